@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Text', 'Id', 'Digest', 'Seconds', 'Number', 'Count', 'Flag', 'ShapeT', 'read_text', 'read_json', 'Problem',
-           'field_path', 'Shape', 'is_foreign', 'Checked', 'check', 'need']
+           'field_path', 'is_foreign', 'Shape', 'Checked', 'check', 'need']
 
 # %% ../nbs/00b_schema.ipynb #0adae66e
 import json
@@ -100,7 +100,14 @@ def field_path(
     steps = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts]
     return "".join(steps).removeprefix(".") or None
 
-# %% ../nbs/00b_schema.ipynb #43264104
+# %% ../nbs/00b_schema.ipynb #2bfcf590
+def is_foreign(
+    info: ValidationInfo,  # What pydantic hands to a validator
+) -> bool:  # True when the file is of a package that another tool wrote
+    "Tell whether the lenient reading was asked for."
+    return bool((info.context or {}).get("foreign"))
+
+# %% ../nbs/00b_schema.ipynb #ed70361f
 _ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
@@ -131,8 +138,9 @@ def _digest(value: str) -> str:
     return value
 
 
-def _seconds(value: float) -> float:
-    if not (math.isfinite(value) and value >= 0 and round(value, 3) == value):
+def _seconds(value: float, info: ValidationInfo) -> float:
+    exact = is_foreign(info) or round(value, 3) == value
+    if not (math.isfinite(value) and value >= 0 and exact):
         raise PydanticCustomError(
             "type_invalid", "needs finite seconds >= 0 with at most 3 decimals"
         )
@@ -147,7 +155,7 @@ Number = Annotated[float, Strict(), Field(allow_inf_nan=False)]
 Count = Annotated[int, Strict(), Field(ge=0)]
 Flag = Annotated[bool, Strict()]
 
-# %% ../nbs/00b_schema.ipynb #b5bf9df3
+# %% ../nbs/00b_schema.ipynb #6923d7a8
 class Shape(BaseModel):
     "Describe one JSON object, exactly."
 
@@ -161,13 +169,6 @@ class Shape(BaseModel):
     ) -> Iterator[Problem]:
         "Find defects that need more than one field; never raises."
         yield from ()
-
-
-def is_foreign(
-    info: ValidationInfo,  # What pydantic hands to a validator
-) -> bool:  # True when the file is of a package that another tool wrote
-    "Tell whether the lenient reading was asked for."
-    return bool((info.context or {}).get("foreign"))
 
 # %% ../nbs/00b_schema.ipynb #16d9f1a5
 _CODES = {
