@@ -231,15 +231,15 @@ def database_errors() -> Iterator[None]:
     "Turn errors of SQLite into errors of the library."
     try:
         yield
-    except sqlite3.OperationalError as error:
+    except sqlite3.DatabaseError as error:
         if "locked" in str(error) or "busy" in str(error):
             raise Vid2ContextError(
                 "sync_already_running",
                 "The library is being written by another process; try again.",
                 retryable=True,
             ) from error
-        raise Vid2ContextError("operation_failed", f"SQLite: {error}.") from error
-    except sqlite3.DatabaseError as error:
+        if type(error) is not sqlite3.DatabaseError:
+            raise Vid2ContextError("operation_failed", f"SQLite: {error}.") from error
         raise Vid2ContextError(
             "database_integrity_error",
             f"catalog.sqlite cannot be read ({error}); run `doctor`.",

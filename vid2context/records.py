@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['FAMILIES', 'Record', 'document_id', 'unit_id', 'fragment_id', 'heading_key', 'package_of', 'Unit', 'TextRow',
-           'text_row', 'Source', 'Document', 'Fragment', 'FrameRow', 'PackageRow', 'Filters', 'to_row', 'from_row']
+           'text_row', 'Source', 'Document', 'Fragment', 'FrameRow', 'PackageRow', 'Issue', 'Filters', 'to_row',
+           'from_row']
 
 # %% ../nbs/10_records.ipynb #8c10b6a4
 import json
@@ -210,6 +211,18 @@ class PackageRow:
     evidence_sha256: str  # Digest of everything the package says
     derivation_sha256: str  # The same, with the settings and models that read it
     details: dict[str, Any] = field(default_factory=dict)  # JSON: stage, checkpoints
+
+# %% ../nbs/10_records.ipynb #e55be4eb
+@dataclass(frozen=True)
+class Issue:
+    "Hold one thing that a sync could not use, and where it is."
+
+    code: str  # Stable name, such as `context_invalid`
+    message: str  # What was found and what to do; text of sources in it is untrusted
+    video_id: str | None = None  # Video it concerns, when that is known
+    entry: int | None = None  # Place in the manifest, from 0
+    file: str | None = None  # Path in the package
+    field: str | None = None  # Exact path in that file, such as `topics[1].id`
 
 # %% ../nbs/10_records.ipynb #dd887bfb
 @dataclass(frozen=True)
