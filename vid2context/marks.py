@@ -82,7 +82,7 @@ def write_stamp(
     start = format_time(start_s, hours=hours)
     return f"{start}-{format_time(end_s, hours=hours, up=True)}"
 
-# %% ../nbs/00c_marks.ipynb #41f3a23c
+# %% ../nbs/00c_marks.ipynb #410d7ca3
 UNIFORM_FRAMES = tuple(f"frame-{5 * i:02d}pct.png" for i in range(20))
 _LEGAL = re.compile(
     r"frame-(?P<uniform>[0-9][05])pct\.png"
@@ -92,11 +92,11 @@ _LEGAL = re.compile(
 )
 _ALIKE = re.compile(
     r"(?:(?<=frames/)|(?<![\w./-]))"
-    r"(?:(?:frame|adaptive|supplemental)-\d[\w-]*|sequence-[\w-]*\d[\w-]*)"
+    r"(?:(?:frame|adaptive|supplemental)-\d|sequence-\w)[\w-]*+"
     r"\.[A-Za-z]{3,4}(?![\w-])"
 )
 
-# %% ../nbs/00c_marks.ipynb #f832e3a1
+# %% ../nbs/00c_marks.ipynb #c0c084d4
 def frame_kind(
     name: str,  # A file name; untrusted
 ) -> str | None:  # `uniform`, `adaptive`, `sequence`, `supplemental`, or None
@@ -125,7 +125,8 @@ def find_frames(
     "Find the frames that a text cites, bare or after `visual/frames/`."
     names = dict.fromkeys(found[0] for found in _ALIKE.finditer(text))
     legal = [name for name in names if frame_kind(name)]
-    return legal, [name for name in names if name not in legal]
+    near = [name for name in names if re.search(r"\d", name)]
+    return legal, [name for name in near if not frame_kind(name)]
 
 # %% ../nbs/00c_marks.ipynb #88b949ff
 def neutral(
