@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['FORMATS', 'write_clip', 'check_file', 'opened', 'video_stream', 'Decoded', 'Pass', 'open_pass', 'container_origin_s',
-           'base_of', 'tracks_of', 'Converter', 'turns_of', 'read_sound', 'read_subtitles', 'packets_of']
+           'header_length_s', 'keep_last_line', 'base_of', 'tracks_of', 'Converter', 'turns_of', 'read_sound',
+           'read_subtitles', 'packets_of']
 
 # %% ../nbs/02_media.ipynb #f9f9e809
 import contextlib
@@ -25,7 +26,7 @@ from .options import Media
 from .text import one_line
 from .timeline import Clock, Meter, Track, over_limit
 
-# %% ../nbs/02_media.ipynb #b20f08dc
+# %% ../nbs/02_media.ipynb #0a907e94
 _CLIP_SUFFIXES = {".mp4", ".mov", ".m4v", ".mkv", ".webm", ".avi", ".ts"}
 _SUBTITLE_CODECS = {".mkv": "subrip", ".webm": "webvtt", ".mp4": "mov_text"}
 _BITEXACT = 1 << 23
@@ -51,6 +52,7 @@ def write_clip(
     audio: np.ndarray | None = None,  # (n,) float32 mono, -1 to 1; None = no track
     rate: int = 16_000,  # Samples a second of `audio`
     audio_codec: str = "aac",  # FFmpeg encoder of the sound; `libopus` for webm
+    audio_bit_rate: int | None = None,  # Bits a second; None = the encoder's choice
     subtitles: Sequence[tuple[float, float, str]] | None = None,  # Start, end, text
     language: str | None = None,  # ISO 639-2 code for sound and subtitles
     times_s: Sequence[float] | None = None,  # One time a frame: variable frame rate
@@ -73,7 +75,9 @@ def write_clip(
             out, frames, fps, codec, times_s, start_s, options or {}
         )
         if audio is not None:
-            packets += _sound_packets(out, audio, rate, audio_codec, start_s, language)
+            packets += _sound_packets(
+                out, audio, rate, audio_codec, audio_bit_rate, start_s, language
+            )
         if subtitles is not None:
             name = _SUBTITLE_CODECS[suffix]
             packets += _subtitle_packets(out, subtitles, name, start_s, language)
@@ -83,7 +87,7 @@ def write_clip(
     if rotation_deg % 360:
         _turn(path, rotation_deg % 360)
 
-# %% ../nbs/02_media.ipynb #06000e0a
+# %% ../nbs/02_media.ipynb #8c111e50
 def _picture_packets(
     out: av.container.OutputContainer,
     frames: Iterable[np.ndarray],
@@ -128,10 +132,13 @@ def _sound_packets(
     audio: np.ndarray,
     rate: int,
     codec: str,
+    bit_rate: int | None,
     start_s: float,
     language: str | None,
 ) -> list[av.Packet]:
     stream: Any = out.add_stream(codec, rate=rate, layout="mono")
+    if bit_rate is not None:
+        stream.bit_rate = bit_rate
     if language:
         stream.metadata["language"] = language
     stream.codec_context.flags |= _BITEXACT
@@ -376,7 +383,7 @@ class Pass:
         self.items = self._items()
         return True
 
-# %% ../nbs/02_media.ipynb #92fdd205
+# %% ../nbs/02_media.ipynb #8cb4a038
 @contextlib.contextmanager
 def open_pass(
     path: Path,  # As `check_file` gives it
@@ -408,6 +415,23 @@ def container_origin_s(
         if s.start_time is not None and s.time_base
     ]
     return min(starts, default=0.0)
+
+
+def header_length_s(
+    path: Path,  # As `check_file` gives it
+    *,
+    settings: Media,  # Limits
+) -> float:  # What the header says, or the size at 0.8 Mbit/s where that is longer
+    "Estimate a length for budgets, before anything is decoded."
+    with opened(path, settings=settings) as container:
+        told_s = (container.duration or 0) / av.time_base
+    sized_s = path.stat().st_size / 100_000
+    return min(max(told_s, sized_s), settings.max_duration_s)
+
+
+def keep_last_line() -> None:
+    "Let errors carry FFmpeg's last line; for a process that decodes on one thread."
+    av.logging.set_level(av.logging.ERROR)
 
 
 def base_of(

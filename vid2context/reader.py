@@ -160,7 +160,7 @@ def _rate(nominal: float | None, packets: _Packets, length_s: float) -> float | 
         return nominal
     return round(counted, 3) or nominal
 
-# %% ../nbs/02a_reader.ipynb #286bbc3c
+# %% ../nbs/02a_reader.ipynb #d5870ac2
 class Reader:
     "Read one video in this process: facts, pictures by time, sound, subtitles."
 
@@ -189,6 +189,11 @@ class Reader:
 
     def close(self) -> None:
         "Free what is held; passes that run on keep their own file."
+
+    @property
+    def lost(self) -> frozenset[Gap]:
+        "Name the stretches that the passes so far could not decode."
+        return frozenset(self._lost)
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
@@ -335,7 +340,7 @@ def check_times(
     ):
         raise UsageError("invalid_times", "Times must be ascending and not negative.")
 
-# %% ../nbs/02a_reader.ipynb #82270087
+# %% ../nbs/02a_reader.ipynb #2e3bb051
 class _Cursor:
     "Stand between two neighbouring pictures and move forward in time."
 
@@ -355,10 +360,9 @@ class _Cursor:
 
     def go(self, at_s: float) -> None:
         here_s = self.before.at_s if self.before else 0.0
-        if self.run is None:
+        far = at_s - here_s >= self._reach_s and at_s > self.info.first_s
+        if not (self.seeks and far and self._seek(at_s)) and self.run is None:
             self._restart()
-        if self.seeks and at_s - here_s >= self._reach_s and at_s > self.info.first_s:
-            self._seek(at_s)
         while self.next is not None and self.next.at_s <= at_s + _CLOSE_S:
             self._step()
 
@@ -366,9 +370,7 @@ class _Cursor:
         "Give the picture, when it ends, and whether it stands in for a lost one."
         before, after = self.before, self.next
         if before is None or after is None:
-            item = before or after
-            end_s = self.info.duration_s if after is None else after.end_s
-            return item, end_s, False
+            return before, self.info.duration_s, False
         if not after.lost or at_s < before.end_s - _CLOSE_S:
             return before, after.at_s, False
         if min(at_s - before.at_s, after.at_s - at_s) > _NEAR_S:
@@ -383,26 +385,36 @@ class _Cursor:
         return self.info.keyframe_gap_s * (1.0 if late else 0.5)
 
     def _restart(self) -> None:
-        self._files.close()
-        self.run = self._files.enter_context(self.reader._open())
+        self._open()
         self._stand()
 
+    def _open(self) -> None:
+        self._files.close()
+        self.run = self._files.enter_context(self.reader._open())
+
     def _stand(self) -> None:
+        "Take the first picture: before it, it is shown too."
         self.before, self.next = None, next(self.run.items, None)
+        if self.next is not None:
+            self._step()
 
     def _step(self) -> None:
         self.before, self.next = self.next, next(self.run.items, None)
         if self.before is not None and self.next is not None:
             self.reader._note(self.before, self.next)
 
-    def _seek(self, at_s: float) -> None:
+    def _seek(self, at_s: float) -> bool:
+        "Land on a picture at or before a time, however far back that takes."
+        if self.run is None:
+            self._open()
         back_s = 0.0
         while self.run.seek(max(at_s - back_s, _FLOOR_S)):
             self._stand()
-            if self.next is not None and self.next.at_s <= at_s + _CLOSE_S:
-                return
+            if self.before is not None and self.before.at_s <= at_s + _CLOSE_S:
+                return True
             if at_s - back_s <= _FLOOR_S:
                 break
             back_s = back_s * 2 or 1.0
         self.seeks = False
         self._restart()
+        return True

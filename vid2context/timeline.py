@@ -81,7 +81,7 @@ class Gap:
     end_s: float  # Start of the next one
     reason: str  # `undecodable`, `capped` or `end`
 
-# %% ../nbs/01b_timeline.ipynb #7eec7d28
+# %% ../nbs/01b_timeline.ipynb #fb25f993
 class Clock:
     "Turn one track's counters into seconds that never fall."
 
@@ -131,7 +131,7 @@ class Clock:
     @property
     def end_s(self) -> float:
         "Say when the last placed picture ends: its own length, else the last step."
-        return 0.0 if self._last_s is None else self._last_s + self._step_s
+        return round((self._last_s or 0.0) + self._step_s, 6)
 
 # %% ../nbs/01b_timeline.ipynb #a6f21aca
 class Meter:
