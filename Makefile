@@ -1,0 +1,44 @@
+# `make demo` and `make test` do all the set-up themselves.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+
+.PHONY: help demo test check lab docs readme samples bench clean
+
+help:  ## Show the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## / \t/' | expand -t 12
+
+.venv/base: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+.venv/all: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --editable '.[all]'
+	touch .venv/base $@
+
+demo: .venv/base  ## From the sample clips to checked quotes, offline
+	$(BIN)/vid2context demo
+
+test: .venv/all  ## All set-up, then lint, types and every test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check nbs tests tools
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+lab: .venv/all  ## Open the notebooks in JupyterLab
+	mkdir -p $(HOME)/.jupyter
+	$(BIN)/nbdev-install-hooks
+	$(BIN)/jupyter lab nbs
+
+docs: .venv/all  ## Build the site into _proc/_site
+	$(BIN)/python tools/site.py
+
+readme: .venv/all  ## Write README.md from nbs/index.ipynb
+	$(BIN)/python tools/readme.py
+
+samples: .venv/all  ## Make data/clips and data/golden again
+	$(BIN)/python -m vid2context.samples data
+
+clean:  ## Remove what the targets made, the environment too
+	rm -rf .venv _proc demo .vid2context

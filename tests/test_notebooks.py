@@ -1,0 +1,18 @@
+"Every notebook runs from top to bottom, as its author's `nbdev-test` does."
+
+from pathlib import Path
+
+import pytest
+from nbdev.config import get_config
+from nbdev.test import test_nb as run_nb  # renamed, or pytest collects it
+
+ROOT = Path(__file__).resolve().parents[1]
+CFG = get_config(ROOT)
+NBS = sorted((ROOT / "nbs").rglob("[!_.]*.ipynb"))
+
+
+@pytest.mark.parametrize("nb", NBS, ids=lambda p: str(p.relative_to(ROOT)))
+def test_notebook(nb):
+    flags = CFG.tst_flags.split()
+    ok, _ = run_nb(nb, flags, basepath=ROOT, cell_timeout=CFG.cell_timeout)
+    assert ok

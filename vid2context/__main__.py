@@ -1,0 +1,6 @@
+"The console script."
+
+from .cli import main
+
+if __name__ == "__main__":
+    main()
