@@ -114,8 +114,8 @@ class TextRow:
     unit_type: str  # Type of the unit
     evidence_class: str | None  # One of the six classes, or None
     language: str | None  # Language tag, or None when unknown
-    title: str  # Untrusted
-    heading_path: str  # Headings joined by a line break
+    title: str  # Untrusted; empty but for a dossier
+    heading_path: str  # Headings joined by a line break; empty but for a dossier
     content: str  # Empty for a frame
     caption: str  # Empty for all but frames
     ocr: str  # Empty for all but frames
@@ -125,6 +125,7 @@ def text_row(
     unit: Unit,  # Any searchable unit
 ) -> TextRow:  # Its words by field
     "Lay a unit out for the text index."
+    authored = unit.family == "dossier"
     return TextRow(
         unit_id=unit.unit_id,
         source=unit.source,
@@ -133,8 +134,8 @@ def text_row(
         unit_type=unit.type,
         evidence_class=unit.evidence_class,
         language=unit.language,
-        title=unit.title,
-        heading_path="\n".join(unit.heading_path),
+        title=unit.title if authored else "",
+        heading_path="\n".join(unit.heading_path) if authored else "",
         content="" if unit.family == "frame" else unit.content,
         caption=unit.caption,
         ocr=unit.ocr,
