@@ -22,6 +22,7 @@ from .core import UsageError, Vid2ContextError, sha256_file
 from .kinds import ProviderDescriptor, check_vectors
 from .options import Settings
 from .splitting import cut_text, split_text
+from .text import one_line
 from .weights import weights_digest
 
 # %% ../nbs/06b_embedding.ipynb #5e12f78f
@@ -145,8 +146,6 @@ class SentenceEmbedder:
     def __init__(
         self,
         folder: Path,  # With `modules.json` and safetensors weights
-        *,
-        threads: int = 1,  # Of torch, in this process
     ) -> None:
         path = Path(folder).expanduser()
         if not (path / "modules.json").is_file():
@@ -157,7 +156,7 @@ class SentenceEmbedder:
                 field="providers.model_folder",
             )
         digest = weights_digest(path)
-        self._model = _load_sentence_model(path, threads)
+        self._model = _load_sentence_model(path)
         self._prefixes = _prefixes(path.resolve().name, dict(self._model.prompts))
         self.embedding_dim = int(self._model.get_embedding_dimension())
         self.max_tokens = int(self._model.max_seq_length)
@@ -214,21 +213,27 @@ def load_sentence_transformer(
             "providers.model_folder is empty: name the folder of a model.",
             field="providers.model_folder",
         )
-    return SentenceEmbedder(Path(options.model_folder), threads=options.threads)
+    return SentenceEmbedder(Path(options.model_folder))
 
 # %% ../nbs/06b_embedding.ipynb #5dc5340b
-def _load_sentence_model(folder: Path, threads: int) -> Any:
-    import torch
+def _load_sentence_model(folder: Path) -> Any:
     from sentence_transformers import SentenceTransformer
 
-    torch.set_num_threads(threads)
-    model = SentenceTransformer(
-        str(folder),
-        device="cpu",
-        local_files_only=True,
-        trust_remote_code=False,
-        model_kwargs={"use_safetensors": True, "dtype": "float32"},
-    )
+    try:
+        model = SentenceTransformer(
+            str(folder),
+            device="cpu",
+            local_files_only=True,
+            trust_remote_code=False,
+            model_kwargs={"use_safetensors": True, "dtype": "float32"},
+        )
+    except Exception as error:  # the library raises whatever its parts raise
+        reason = one_line(str(error), 200)
+        raise Vid2ContextError(
+            "model_invalid",
+            f"{folder.name!r} cannot be loaded: {reason}",
+            field="providers.model_folder",
+        ) from error
     model.default_prompt_name = None
     return model.eval()
 

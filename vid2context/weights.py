@@ -59,9 +59,13 @@ def pickle_reason(
     if path.suffix.lower() in PICKLE_NAMES:
         return f"{path.name} may be a pickle by its name"
     with path.open("rb") as file:
-        start = file.read(8)
+        start = file.read(9)
     if start.startswith(_PICKLE_STARTS):
         return f"{path.name} starts as a pickle or an archive"
+    header = int.from_bytes(start[:8], "little")
+    is_tensors = start[8:] == b"{" and header < 100_000_000
+    if path.suffix.lower() == ".safetensors" and not is_tensors:
+        return f"{path.name} does not start as safetensors do"
     return None
 
 
@@ -71,7 +75,7 @@ def weights_digest(
     "Digest all files of a model, and refuse pickles."
     pairs = []
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
-        if path.name.startswith(".") or path.suffix.lower() in (".md", ".txt~"):
+        if path.name.startswith("."):
             continue
         reason = pickle_reason(path)
         if reason:
