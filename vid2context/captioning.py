@@ -35,6 +35,7 @@ from vid2context.kinds import (
     check_caption,
     check_lines,
 )
+from .look import Look, look, near_duplicate
 from .options import Captioning, Settings
 from .plain_captions import BasicCaptioner, as_rgb, caption_problem
 from .text import one_line
@@ -199,30 +200,30 @@ def read_frames(
     captioner: Captioner | None,  # None makes no caption
     language: str = "en",  # Wanted language of captions
     cache: MutableMapping[str, str] | None = None,  # Kept between runs by the caller
-    settings: Captioning | None = None,  # None: the defaults
+    settings: Settings | None = None,  # `captioning` and `sampling.duplicate`
 ) -> list[Reading]:  # One a path, in the same order
     "Read and caption frames, each look once."
-    options = Captioning() if settings is None else settings
+    options = Settings() if settings is None else settings
+    eye = _Eye(reader, captioner, language, options.captioning, cache)
     by_digest: dict[str, Reading] = {}
     readings: list[Reading] = []
-    kept: tuple[np.ndarray, Reading] | None = None
+    kept: tuple[Look, Reading] | None = None
     for path in tqdm(paths, desc="reading frames", unit="frame", disable=None):
         data = path.read_bytes()
         digest = sha256_bytes(data)
         same = by_digest.get(digest)
         if same is None:
             image = _open(data, path.name)
-            look = _look(image)
-            if kept is not None and _tiles(look, kept[0]).max() < 0.02:
+            seen = look(np.asarray(image))
+            limit = options.sampling.duplicate
+            if kept is not None and near_duplicate(kept[0], seen, threshold=limit):
                 same = kept[1]
-        if same is not None:
+        if same is None:
+            reading = eye.read(image, seen, path.name, digest)
+            kept = seen, reading
+        else:
             origin = same.reused_from or same.file
             reading = replace(same, file=path.name, sha256=digest, reused_from=origin)
-        else:
-            reading = _read_once(
-                image, path.name, digest, reader, captioner, language, cache, options
-            )
-            kept = (look, reading)
         by_digest.setdefault(digest, reading)
         readings.append(reading)
     return readings
@@ -243,77 +244,57 @@ def _open(data: bytes, name: str) -> Image.Image:
         ) from None
 
 
-def _look(image: Image.Image) -> np.ndarray:
-    small = image.convert("L").resize((160, 90), Image.Resampling.BOX)
-    return np.asarray(small, np.float64)
+@dataclass(frozen=True)
+class _Eye:
+    reader: TextReader | None
+    captioner: Captioner | None
+    language: str
+    options: Captioning
+    cache: MutableMapping[str, str] | None
 
+    def read(self, image: Image.Image, seen: Look, name: str, digest: str) -> Reading:
+        models = (self.reader, self.captioner)
+        marks = [model.descriptor.fingerprint if model else None for model in models]
+        facts = [digest, marks, self.language, vars(self.options)]
+        key = sha256_bytes(canonical_json(facts))
+        stored = None if self.cache is None else self.cache.get(key)
+        if stored is not None:
+            return replace(Reading(**json.loads(stored)), file=name)
+        reading = self._read(image, seen, name, digest)
+        if self.cache is not None:
+            self.cache[key] = canonical_json(asdict(reading)).decode()
+        return reading
 
-def _tiles(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    change = np.abs(one - other) / 255
-    mean: np.ndarray = change.reshape(9, 10, 16, 10).mean(axis=(1, 3))
-    return mean
-
-
-def _read_once(
-    image: Image.Image,
-    name: str,
-    digest: str,
-    reader: TextReader | None,
-    captioner: Captioner | None,
-    language: str,
-    cache: MutableMapping[str, str] | None,
-    options: Captioning,
-) -> Reading:
-    marks = [p.descriptor.fingerprint if p else None for p in (reader, captioner)]
-    key = sha256_bytes(canonical_json([digest, marks, language, vars(options)]))
-    stored = cache.get(key) if cache is not None else None
-    if stored is not None:
-        return replace(Reading(**json.loads(stored)), file=name)
-    reading = _read(image, name, digest, reader, captioner, language, options)
-    if cache is not None:
-        cache[key] = canonical_json(asdict(reading)).decode()
-    return reading
-
-
-def _read(
-    image: Image.Image,
-    name: str,
-    digest: str,
-    reader: TextReader | None,
-    captioner: Captioner | None,
-    language: str,
-    options: Captioning,
-) -> Reading:
-    lines: list[TextLine] = []
-    issues = []
-    is_black = float(np.percentile(np.asarray(image.convert("L")), 99.8)) < 32
-    if is_black:
-        reader = captioner = None
-    if reader is not None:
-        lines = check_lines(reader.read(image, language), name=reader.name)
-    caption = origin = None
-    if captioner is not None:
-        caption = _caption(captioner, image, lines, language)
-        origin = "basic" if captioner.descriptor.id == "basic" else "model"
-        problem = caption_problem(caption) if origin == "model" else None
-        if problem:
-            issues.append(problem)
-            caption = None
-    surer = [x.text for x in lines if x.confidence >= options.topic_confidence]
-    size = sum(len(x.text) for x in lines)
-    sure = sum(x.confidence * len(x.text) for x in lines) / size if size else None
-    return Reading(
-        file=name,
-        sha256=digest,
-        text="\n".join(x.text for x in lines),
-        caption=caption,
-        confidence=None if sure is None else round(sure, 4),
-        words=sum(len(text.split()) for text in surer),
-        reader_identity=reader.descriptor.identity if reader else None,
-        caption_origin=origin if caption and origin else "none",
-        captioner_identity=captioner.descriptor.identity if captioner else None,
-        issue="frame_black" if is_black else "; ".join(issues) or None,
-    )
+    def _read(self, image: Image.Image, seen: Look, name: str, digest: str) -> Reading:
+        reader = None if seen.black else self.reader
+        captioner = None if seen.black else self.captioner
+        lines: list[TextLine] = []
+        if reader:
+            lines = check_lines(reader.read(image, self.language), name=reader.name)
+        caption = issue = None
+        origin = "none"
+        if captioner:
+            caption = _caption(captioner, image, lines, self.language)
+            origin = "basic" if captioner.descriptor.id == "basic" else "model"
+            issue = caption_problem(caption) if origin == "model" else None
+        if issue or not caption:
+            caption, origin = None, "none"
+        least = self.options.topic_confidence
+        surer = [x.text for x in lines if x.confidence >= least]
+        size = sum(len(x.text) for x in lines)
+        sure = sum(x.confidence * len(x.text) for x in lines) / size if size else None
+        return Reading(
+            file=name,
+            sha256=digest,
+            text="\n".join(x.text for x in lines),
+            caption=caption,
+            confidence=None if sure is None else round(sure, 4),
+            words=sum(len(text.split()) for text in surer),
+            reader_identity=reader.descriptor.identity if reader else None,
+            caption_origin=origin,
+            captioner_identity=captioner.descriptor.identity if captioner else None,
+            issue="frame_black" if seen.black else issue,
+        )
 
 
 def _caption(
