@@ -95,7 +95,7 @@ def frame_name(
         return f"supplemental-{int(target.at_s)}s.png"
     return f"sequence-{label}-{target.at_ms:09d}ms-{index + 1:02d}.png"
 
-# %% ../nbs/05b_extraction.ipynb #ae55a8f5
+# %% ../nbs/05b_extraction.ipynb #daefcd55
 _LABEL = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _KINDS = ("uniform", "adaptive", "sequence", "supplemental")
 
@@ -162,7 +162,7 @@ class _Writer:
 
 def _png(image: Image.Image) -> bytes:
     buffer = io.BytesIO()
-    image.save(buffer, "PNG", compress_level=4)
+    image.save(buffer, "PNG", compress_level=1)
     return buffer.getvalue()
 
 

@@ -6,13 +6,15 @@
 __all__ = ['WIDTH', 'HEIGHT', 'shrink', 'Look', 'look', 'change_score', 'tile_changes', 'near_duplicate', 'look_changed',
            'detail_changed']
 
-# %% ../nbs/02c_look.ipynb #7a02f96e
+# %% ../nbs/02c_look.ipynb #3d44d203
+import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
+from PIL import Image
 
-# %% ../nbs/02c_look.ipynb #5ed6598b
+# %% ../nbs/02c_look.ipynb #eef81fd8
 WIDTH, HEIGHT = 160, 90
 
 
@@ -21,6 +23,14 @@ def shrink(
 ) -> np.ndarray:  # (90, 160, 3) uint8, the mean of the covered areas
     "Resize by area, which neither blurs nor skips."
     height, width = rgb.shape[:2]
+    blocks = math.gcd(height, width)
+    fits = (k for k in range(min(height // HEIGHT, width // WIDTH), 1, -1))
+    factor = next((k for k in fits if blocks % k == 0), 1)
+    if factor > 1:
+        rgb = np.asarray(Image.fromarray(rgb).reduce(factor))
+        height, width = rgb.shape[:2]
+    if (height, width) == (HEIGHT, WIDTH):
+        return np.ascontiguousarray(rgb)
     down, across = _area(height, HEIGHT), _area(width, WIDTH)
     small = np.tensordot(down, rgb.astype(np.float32), axes=1)
     small = np.tensordot(across, small, axes=(1, 1)).transpose(1, 0, 2)

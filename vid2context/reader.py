@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['Reader', 'check_times']
 
-# %% ../nbs/02a_reader.ipynb #21d37117
+# %% ../nbs/02a_reader.ipynb #6b998bb8
+import bisect
 import contextlib
 import itertools
 import statistics
@@ -98,8 +99,10 @@ def _last_picture(
                 return last
     return None
 
-# %% ../nbs/02a_reader.ipynb #a2b619ea
-def _survey(path: Path, settings: Media, beat: Callable[[], None] | None) -> MediaInfo:
+# %% ../nbs/02a_reader.ipynb #ce8c9346
+def _survey(
+    path: Path, settings: Media, beat: Callable[[], None] | None
+) -> tuple[MediaInfo, list[float]]:
     def meter() -> Meter:
         return Meter(settings, beat=beat)
 
@@ -142,7 +145,7 @@ def _survey(path: Path, settings: Media, beat: Callable[[], None] | None) -> Med
         "late_picture": facts["first_s"] > _EDGE_S,
         "last_picture_lost": packets.end_s > last.end_s + _HEADER_S,
     }
-    return MediaInfo(
+    info = MediaInfo(
         **facts,
         duration_s=duration_s,
         issues=tuple(name for name, found in issues.items() if found),
@@ -151,6 +154,7 @@ def _survey(path: Path, settings: Media, beat: Callable[[], None] | None) -> Med
         keyframe_gap_s=max(statistics.median(steps), 1e-3) if steps else duration_s,
         sequential=packets.restarts > 0,
     )
+    return info, packets.keys
 
 # %% ../nbs/02a_reader.ipynb #c7839fff
 def _rate(nominal: float | None, packets: _Packets, length_s: float) -> float | None:
@@ -160,7 +164,7 @@ def _rate(nominal: float | None, packets: _Packets, length_s: float) -> float | 
         return nominal
     return round(counted, 3) or nominal
 
-# %% ../nbs/02a_reader.ipynb #d5870ac2
+# %% ../nbs/02a_reader.ipynb #bbd93097
 class Reader:
     "Read one video in this process: facts, pictures by time, sound, subtitles."
 
@@ -172,7 +176,7 @@ class Reader:
         beat: Callable[[], None] | None = None,  # Called often while decoding
     ) -> None:
         self.path, self.settings = check_file(path, settings=settings), settings
-        self.info = _survey(self.path, settings, beat)
+        self.info, self.keyframes_s = _survey(self.path, settings, beat)
         self._meter = Meter(settings, beat=beat)
         self._lost: set[Gap] = set()
 
@@ -340,7 +344,7 @@ def check_times(
     ):
         raise UsageError("invalid_times", "Times must be ascending and not negative.")
 
-# %% ../nbs/02a_reader.ipynb #2e3bb051
+# %% ../nbs/02a_reader.ipynb #1c46fa7a
 class _Cursor:
     "Stand between two neighbouring pictures and move forward in time."
 
@@ -360,8 +364,9 @@ class _Cursor:
 
     def go(self, at_s: float) -> None:
         here_s = self.before.at_s if self.before else 0.0
-        far = at_s - here_s >= self._reach_s and at_s > self.info.first_s
-        if not (self.seeks and far and self._seek(at_s)) and self.run is None:
+        if self.seeks and self._pays(here_s, at_s):
+            self._seek(at_s)
+        elif self.run is None:
             self._restart()
         while self.next is not None and self.next.at_s <= at_s + _CLOSE_S:
             self._step()
@@ -379,10 +384,15 @@ class _Cursor:
             return before, after.at_s, True
         return after, after.end_s, True
 
-    @property
-    def _reach_s(self) -> float:
+    def _pays(self, here_s: float, at_s: float) -> bool:
+        "Seek over half a group of pictures, when a keyframe lies on the way."
         late = self.info.container == "mpegts"
-        return self.info.keyframe_gap_s * (1.0 if late else 0.5)
+        reach_s = self.info.keyframe_gap_s * (1.0 if late else 0.5)
+        if at_s - here_s < reach_s or at_s <= self.info.first_s:
+            return False
+        keys = self.reader.keyframes_s
+        key = bisect.bisect_right(keys, at_s) - 1
+        return key > 0 and keys[key] > here_s
 
     def _restart(self) -> None:
         self._open()
@@ -403,7 +413,7 @@ class _Cursor:
         if self.before is not None and self.next is not None:
             self.reader._note(self.before, self.next)
 
-    def _seek(self, at_s: float) -> bool:
+    def _seek(self, at_s: float) -> None:
         "Land on a picture at or before a time, however far back that takes."
         if self.run is None:
             self._open()
@@ -411,10 +421,9 @@ class _Cursor:
         while self.run.seek(max(at_s - back_s, _FLOOR_S)):
             self._stand()
             if self.before is not None and self.before.at_s <= at_s + _CLOSE_S:
-                return True
+                return
             if at_s - back_s <= _FLOOR_S:
                 break
             back_s = back_s * 2 or 1.0
         self.seeks = False
         self._restart()
-        return True
