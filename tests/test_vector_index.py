@@ -101,6 +101,13 @@ def test_answers_equal_brute_force(tmp_path, monkeypatch, kind, scan, storage):
             )
         got = index.search(query, limit=10, keep=keep)
         assert got == reference(kept, stored[keep], query, 10)
+        part = index.part(keep)
+        assert part.search(query, limit=10) == got
+        odd = np.arange(len(part)) % 2 == 1
+        got = part.search(query, limit=5, keep=odd)
+        assert got == part.part(odd).search(query, limit=5)
+        assert got == reference(kept[1::2], stored[keep][1::2], query, 5)
+        assert part.vector(kept[3]).tolist() == index.vector(kept[3]).tolist()
         got = index.search(query, limit=10, keep=rng.random(n) < 2)
         assert got == reference(ids, stored, query, 10)
 

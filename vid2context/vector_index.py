@@ -5,13 +5,14 @@
 # %% auto #0
 __all__ = ['SCAN_ROWS', 'FEW_ROWS', 'float_candidates', 'build_vector_index', 'VectorIndex']
 
-# %% ../nbs/12_vector_index.ipynb #7e1c7496
+# %% ../nbs/12_vector_index.ipynb #09d04910
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Literal
+from typing import Any, Literal
 
 import numkong
 import numpy as np
@@ -62,7 +63,7 @@ def float_candidates(
             return np.asarray(hits.keys, dtype=np.int64)[near >= floor]
         count = min(n, 4 * count)
 
-# %% ../nbs/12_vector_index.ipynb #3d49f713
+# %% ../nbs/12_vector_index.ipynb #ee7a7c3b
 class _FloatProposer:
     "Propose from rows in single precision."
 
@@ -77,32 +78,41 @@ class _FloatProposer:
 
 
 class _CodeProposer:
-    "Propose from codes of one byte a number."
+    "Propose from codes of one byte a number, of all rows or some."
 
-    def __init__(self, coarse: Coarse) -> None:
-        self._coarse = coarse
-        self._packed = numkong.dots_pack(coarse.codes)
+    def __init__(self, coarse: Coarse, numbers: np.ndarray | None = None) -> None:
+        some = slice(None) if numbers is None else numbers
+        self._codes, self._radius = coarse.codes, coarse.radius
+        self._scales, self._residuals = coarse.scales[some], coarse.residuals[some]
+        self._numbers = numbers
+
+    @cached_property
+    def _packed(self) -> numkong.PackedMatrix:
+        if self._numbers is None:
+            return numkong.dots_pack(self._codes)
+        return numkong.dots_pack(self._codes.take(self._numbers, axis=0))
 
     def __call__(
         self, query: np.ndarray, limit: int, scope: np.ndarray | None
     ) -> np.ndarray:
-        all_rows, asked = self._coarse, coarsen_query(query)
-        codes, few = asked.codes[None], len(all_rows.codes) // 3
-        scales, residuals = all_rows.scales, all_rows.residuals
-        if scope is not None:
-            scales, residuals = scales[scope], residuals[scope]
-        if scope is not None and len(scope) < few:
-            part = all_rows.codes.take(scope, axis=0)
-            dots = np.asarray(numkong.cdist(codes, part, "dot"))[0]
-        else:
+        asked = coarsen_query(query)
+        codes, scales, residuals = asked.codes[None], self._scales, self._residuals
+        if scope is None:
             dots = np.asarray(numkong.dots_packed(codes, self._packed))[0]
-            dots = dots if scope is None else dots[scope]
+        else:
+            if len(scope) < len(scales) // 3:
+                chosen = scope if self._numbers is None else self._numbers[scope]
+                part = self._codes.take(chosen, axis=0)
+                dots = np.asarray(numkong.cdist(codes, part, "dot"))[0]
+            else:
+                dots = np.asarray(numkong.dots_packed(codes, self._packed))[0][scope]
+            scales, residuals = scales[scope], residuals[scope]
         return survivors(
             dots,
             asked,
             scales=scales,
             residuals=residuals,
-            radius=all_rows.radius,
+            radius=self._radius,
             limit=limit,
         )
 
@@ -157,7 +167,7 @@ def _read_scan(path: Path, vectors_sha256: str, verify: bool) -> Coarse:
         raise damaged(path, "it was made for other vectors")
     return Coarse(radius=float(scan.facts["radius"]), **scan.arrays)
 
-# %% ../nbs/12_vector_index.ipynb #ffcb41c2
+# %% ../nbs/12_vector_index.ipynb #27ce7a2c
 class VectorIndex:
     "Answer nearest-vector queries exactly, from a folder that never changes."
 
@@ -168,13 +178,19 @@ class VectorIndex:
         rows: np.ndarray,  # (n, d) float32 or float16
         coarse: Coarse | None,  # Codes of the rows, where there are many
         identity: str,  # Fingerprint of the model
+        *,
+        numbers: np.ndarray | None = None,  # Which of the rows; None: all
     ) -> None:
         self.ids = tuple(ids)
         self.units = tuple(units)
         self.identity = identity
         self.dim = int(rows.shape[1])
-        self._rows = rows
-        self._propose = _CodeProposer(coarse) if coarse else _FloatProposer(rows)
+        self._rows, self._coarse, self._numbers = rows, coarse, numbers
+        self._propose: Callable[[np.ndarray, int, np.ndarray | None], np.ndarray]
+        if coarse is not None:
+            self._propose = _CodeProposer(coarse, numbers)
+        else:
+            self._propose = _FloatProposer(self._stored(slice(None)))
         self._places: dict[str, int] = {}
 
     @classmethod
@@ -222,8 +238,25 @@ class VectorIndex:
     def close(self) -> None:
         "Let go of the mapped files."
         self._rows = np.empty((0, self.dim), np.float32)
-        self.ids = self.units = ()
+        self.ids, self.units, self._numbers, self._coarse = (), (), None, None
         self._propose = _FloatProposer(self._rows)
+
+    def part(
+        self,
+        keep: np.ndarray,  # (n,) bool, rows of the part
+    ) -> "VectorIndex":  # Shares the mapped rows; searched without gathering
+        "Make an index of some rows, for filters that come again and again."
+        places = self._scope(keep)
+        names = [(self.ids[i], self.units[i]) for i in places.tolist()]
+        numbers = places if self._numbers is None else self._numbers[places]
+        return VectorIndex(
+            [name for name, _ in names],
+            [unit for _, unit in names],
+            self._rows,
+            self._coarse,
+            self.identity,
+            numbers=numbers,
+        )
 
     def vector(
         self,
@@ -233,7 +266,7 @@ class VectorIndex:
         if not self._places:
             self._places = {name: i for i, name in enumerate(self.ids)}
         place = self._places.get(row_id)
-        return None if place is None else self._rows[place].astype(np.float32)
+        return None if place is None else self._stored(place).astype(np.float32)
 
     def search(
         self,
@@ -265,9 +298,9 @@ class VectorIndex:
             raise UsageError(
                 "invalid_limit", f"limit is {limit}, but must be 1 or more"
             )
-        scope = self._scope(keep)
+        scope = None if keep is None else self._scope(keep)
         found = self._candidates(query, limit, scope)
-        scores = exact_scores(self._rows[found], query)
+        scores = exact_scores(self._stored(found), query)
         if len(found) > limit:
             last = np.partition(scores, len(scores) - limit)[len(scores) - limit]
             found, scores = found[scores >= last], scores[scores >= last]
@@ -289,10 +322,12 @@ class VectorIndex:
             [self.nearest(v, limit=1, keep=keep)[1][0] for v in vectors], np.float64
         )
 
-    def _scope(self, keep: np.ndarray | None) -> np.ndarray | None:
-        "Turn a mask into row numbers; None means all rows."
-        if keep is None:
-            return None
+    def _stored(self, places: Any) -> np.ndarray:
+        "Fetch rows by their places here."
+        return self._rows[places if self._numbers is None else self._numbers[places]]
+
+    def _scope(self, keep: np.ndarray) -> np.ndarray:
+        "Turn a mask into places."
         if keep.dtype != np.bool_ or keep.shape != (len(self),):
             raise invalid_vectors(
                 f"the filter has shape {keep.shape}, not ({len(self)},) bool"
