@@ -62,7 +62,7 @@ class Facts:
         "Count the frames of a kind."
         return sum(frame.kind == kind for frame in self.frames)
 
-# %% ../nbs/08j_draft_facts.ipynb #eff8fe30
+# %% ../nbs/08j_draft_facts.ipynb #a2160306
 def measure(
     source: Source,  # The acquired video
     transcript: Transcript,  # Its words
@@ -82,7 +82,7 @@ def measure(
         url=about.get("webpage_url") or f"urn:sha256:{source.media_sha256}",
         creator=next((one_line(a) for a in authors if a and one_line(a)), "unknown"),
         duration_s=duration_s,
-        language=transcript.language or about.get("language") or "und",
+        language=_known(transcript.language) or _known(about.get("language")) or "und",
         provenance=transcript.provenance,
         kind=transcript.kind,
         issues=transcript.issues,
@@ -95,7 +95,11 @@ def measure(
         readers=tuple(sorted(name for name in named if name)),
     )
 
-# %% ../nbs/08j_draft_facts.ipynb #145880b6
+# %% ../nbs/08j_draft_facts.ipynb #1abfc933
+def _known(language: str | None) -> str | None:
+    return language if language and language != "und" else None
+
+
 def _speech_share(transcript: Transcript, duration_s: float) -> float:
     "Measure the union of speech, since speakers may overlap."
     spoken, reached = 0.0, 0.0

@@ -50,7 +50,7 @@ Share = Annotated[Number, AfterValidator(_share)]
 Whole = Annotated[int, Strict()]
 Profile = Literal["standard", "visual-heavy"]
 
-# %% ../nbs/08a_package_files.ipynb #24493cd2
+# %% ../nbs/08a_package_files.ipynb #482fa70f
 class CoverageSource(Shape):
     "Describe the decoded video."
 
@@ -107,6 +107,7 @@ class OtherFrame(ExactTime):
 
     file: FrameName
     timestamp_seconds: Seconds
+    kind: Literal["uniform", "sequence", "supplemental"] | None = None
 
 
 class NamedGap(Shape):
