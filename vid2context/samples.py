@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['SEED', 'all_stories', 'find_story', 'caption_file', 'make_clip', 'make_samples', 'write_golden']
 
-# %% ../nbs/31_samples.ipynb #3c5b0836
+# %% ../nbs/31_samples.ipynb #36725bed
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,8 @@ from vid2context.core import (
     sha256_file,
     write_atomic,
 )
-from .lessons import lessons
+from .films import films
+from .lessons import lectures
 from .media import write_clip
 from vid2context.narration import (
     RATE,
@@ -37,6 +38,8 @@ from vid2context.narration import (
 from .options import Media
 from .questions import all_questions, golden_rows, question_faults
 from .reader import Reader
+from .reviews import reviews
+from .screencasts import screencasts
 from vid2context.stories import (
     Note,
     Painted,
@@ -46,16 +49,24 @@ from vid2context.stories import (
     paint_frames,
     take_note,
 )
-from .tours import tours
 from .truth import leaks, write_truth
+from .walks import walks
+from .workshops import workshops
 
-# %% ../nbs/31_samples.ipynb #6f57fcca
+# %% ../nbs/31_samples.ipynb #53251558
 SEED = 20260810
 
 
 def all_stories() -> tuple[Story, ...]:
     "List every sample story, in a fixed order."
-    return (*lessons(), *tours())
+    return (
+        *lectures(),
+        *workshops(),
+        *screencasts(),
+        *walks(),
+        *reviews(),
+        *films(),
+    )
 
 
 def find_story(
@@ -68,11 +79,11 @@ def find_story(
     known = ", ".join(story.name for story in all_stories())
     raise Vid2ContextError("unknown_sample", f"{name!r} is no sample; known: {known}.")
 
-# %% ../nbs/31_samples.ipynb #cf7f3687
+# %% ../nbs/31_samples.ipynb #4baabb5a
 _PICTURES: dict[str, tuple[str, dict[str, str]]] = {
-    ".mp4": ("libx264", {"crf": "30", "preset": "slow", "g": "50"}),
-    ".mkv": ("libx264", {"crf": "30", "preset": "slow", "g": "50"}),
-    ".webm": ("libvpx-vp9", {"crf": "38", "b": "0", "cpu-used": "4", "g": "50"}),
+    ".mp4": ("libx264", {"crf": "28", "preset": "slow", "g": "50"}),
+    ".mkv": ("libx264", {"crf": "28", "preset": "slow", "g": "50"}),
+    ".webm": ("libvpx-vp9", {"crf": "36", "b": "0", "cpu-used": "4", "g": "50"}),
 }
 _SOUNDS = {".mp4": "aac", ".mkv": "aac", ".webm": "libopus"}
 _LANGUAGES = {"en": "eng", "es": "spa"}
@@ -108,7 +119,7 @@ def caption_file(
         return rolling_vtt(timeline.spoken, language=language)
     return None
 
-# %% ../nbs/31_samples.ipynb #8d5d9b69
+# %% ../nbs/31_samples.ipynb #e44aa63a
 def make_clip(
     story: Story,  # What to tell
     folder: Path,  # Existing; receives the clip, its captions and its truth
@@ -145,7 +156,7 @@ def make_clip(
         audio=_sound(timeline, voice=voice),
         rate=RATE,
         audio_codec=_SOUNDS[story.suffix],
-        audio_bit_rate=28_000,
+        audio_bit_rate=36_000,
         subtitles=subtitles,
         language=_LANGUAGES.get(story.language or ""),
         times_s=times_s,
