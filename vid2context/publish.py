@@ -169,6 +169,8 @@ def _clean(place: Path, generation: int) -> None:
 # %% ../nbs/12p_publish.ipynb #2cde23aa
 def publish(
     writer: Writer,  # The one writer
+    *,
+    fresh: bool = False,  # True writes sound indexes again too
 ) -> list[str]:  # Names of the indexes that were written
     "Bring the text index and the vector indexes to the state of the catalogue."
     written = []
@@ -183,7 +185,8 @@ def publish(
             target = place / f"g{catalog.generation}"
             stamp = read_stamp(target)
             if (
-                stamp
+                not fresh
+                and stamp
                 and is_current(stamp, catalog, identity)
                 and damage(target, stamp, verify=True) is None
             ):
