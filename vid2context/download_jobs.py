@@ -7,7 +7,7 @@ __all__ = ['FLOOR', 'VIDEO_FILES', 'SITE_HOSTS', 'check_version', 'Job', 'downlo
 
 # %% ../nbs/03g_download_jobs.ipynb #4c1c7a33
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ class Job:
 
     url: str  # Checked by the parent
     folder: str  # Where files go; the only folder that is written
-    proxy: str  # The guard, with its secret
+    proxy: str = field(repr=False)  # The guard, with its secret
     extractors: tuple[str, ...]  # Expressions that name what may run
     height_px: int  # Tallest picture to load
     max_bytes: int  # Largest file
@@ -48,11 +48,13 @@ class Job:
     spoken: str | None = None  # The spoken language, when the user knows it
     language: str = "en"  # The guess of last resort
     recognition: bool = False  # True loads sound when no captions are found
-    refused: tuple[str, ...] = ()  # Caption tracks that turned out unusable
+    refused: tuple[str, ...] = ()  # Names (`auto:en`) of tracks found unusable
     listing: bool = False  # True only lists a playlist
     loose: bool = False  # True takes any format, after the first choice failed
     chunk_bytes: int = 0  # Size of a ranged request; 0 loads in one
-    cookies: str = ""  # A Netscape cookie file's text for this host, or nothing
+    cookies: str = field(
+        default="", repr=False
+    )  # A Netscape cookie file's text for this host, or nothing
     door: str = ""  # `module:Class` of a test's extractor
     path: tuple[str, ...] = ()  # Where that module is found
 

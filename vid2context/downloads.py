@@ -169,10 +169,10 @@ class Visit:
             try:
                 client.process_ie_result(answer, download=True)
             except Exception as problem:  # yt-dlp raises whatever a site provokes
-                lost.append(f"caption track {choice.track.key}: {problem}")
+                lost.append(f"caption track {choice.track.name}: {problem}")
             if Path(self.job.folder, name).is_file():
                 return choice, name, lost
-            refused.append(choice.track.key)
+            refused.append(choice.track.name)
 
     def _media(self, info: dict[str, Any]) -> dict[str, Any]:
         formats = _formats(info)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .addresses import check_url
+from .addresses import Door, check_url
 from .core import Vid2ContextError, pretty_json
 from .metadata import clean_metadata
 from .text import one_line
@@ -59,6 +59,7 @@ def read_playlist(
     *,
     playlist_id: str,  # The id under which the collection keeps it
     max_items: int,  # Further rows are left out, and the result says so
+    door: Door | None = None,  # A test's server, on whatever port
 ) -> Playlist:  # Every row of the listing in order
     "Turn a listing into rows."
     items: list[PlaylistItem] = []
@@ -67,7 +68,7 @@ def read_playlist(
     for position, entry in enumerate(entries, 1):
         if position > max_items:
             break
-        item = _item(position, entry)
+        item = _item(position, entry, door)
         if item.status == "todo":
             key = item.raw_id or item.url or ""
             if key in seen:
@@ -93,7 +94,7 @@ def _entries(info: Mapping[str, Any], depth: int) -> Iterator[Mapping[str, Any]]
             yield entry if isinstance(entry, Mapping) else {}
 
 
-def _item(position: int, entry: Mapping[str, Any]) -> PlaylistItem:
+def _item(position: int, entry: Mapping[str, Any], door: Door | None) -> PlaylistItem:
     if not entry:
         return PlaylistItem(position, None, None, None, None, "skipped", "unavailable")
     known, _ = clean_metadata(entry, video_id="")
@@ -103,7 +104,7 @@ def _item(position: int, entry: Mapping[str, Any]) -> PlaylistItem:
         position, raw_id, url, known["title"] or None, known["duration"], "todo"
     )
     try:
-        check_url(url if isinstance(url, str) else "")
+        check_url(url if isinstance(url, str) else "", door=door)
     except Vid2ContextError:
         return _skipped(item, "no usable link", url=None)
     mark = _MARKS.get(known["title"]) if known["duration"] is None else None

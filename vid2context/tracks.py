@@ -67,6 +67,11 @@ class SiteTrack:
     format: str  # The best format it comes in, one of `FORMATS`
     original: bool  # True when the site marks it as the sound's own language
 
+    @property
+    def name(self) -> str:
+        "Name it among all tracks: a typed and an automatic one may share a key."
+        return f"{self.kind}:{self.key}"
+
 # %% ../nbs/03c_tracks.ipynb #969b2db0
 def original_tracks(
     info: Mapping[str, Any],  # The extractor's answer; untrusted
@@ -166,7 +171,7 @@ def choose_track(
     spoken: str | None = None,  # The spoken language, when the user knows it
     language: str = "en",  # The guess of last resort
     recognition: bool = False,  # True when speech recognition is at hand
-    refused: Sequence[str] = (),  # Keys of tracks that turned out unusable
+    refused: Sequence[str] = (),  # Names (`auto:en`) of tracks found unusable
 ) -> TrackChoice:  # At most one track, never a translation
     "Choose the caption track that holds the words as spoken."
     tracks = original_tracks(info)
@@ -188,7 +193,7 @@ def choose_track(
             t.key,
         ),
     )
-    left = [t for t in ranked if t.key not in refused]
+    left = [t for t in ranked if t.name not in refused]
     if not ranked and spoken and not recognition:
         told = choose_track(info, language=language, refused=refused)
         if told.track:

@@ -10,7 +10,7 @@ import base64
 import hmac
 import re
 import secrets
-import select
+import selectors
 import socket
 import socketserver
 import threading
@@ -80,6 +80,12 @@ class UrlGuard:
         "Give the header value that opens the proxy."
         return "Basic " + base64.b64encode(f"guard:{self._secret}".encode()).decode()
 
+    @property
+    def exceeded(self) -> Vid2ContextError | None:
+        "Give the limit that was passed: what arrived is then a stump."
+        limits = ("download_too_large", "download_timeout")
+        return next((p for p in self.refusals if p.code in limits), None)
+
     def _serve(self, client: socket.socket) -> None:
         client.settimeout(self.stall_s)
         try:
@@ -132,23 +138,27 @@ class UrlGuard:
     ) -> None:
         ends = {client: server, server: client}
         body_left = request.body_left
-        while True:
-            left = min(self.stall_s, self._deadline - time.monotonic())
-            ready = select.select(list(ends), [], [], max(0.0, left))[0]
-            if not ready:
-                if self._deadline <= time.monotonic():
-                    self._limit("download_timeout", "The download took too long.")
-                return
-            for source in ready:
-                data = source.recv(65536)
-                if not data:
+        with selectors.DefaultSelector() as waiting:
+            for end in ends:
+                waiting.register(end, selectors.EVENT_READ)
+            while True:
+                left = min(self.stall_s, self._deadline - time.monotonic())
+                ready = waiting.select(max(0.0, left))
+                if not ready:
+                    if self._deadline <= time.monotonic():
+                        self._limit("download_timeout", "The download took too long.")
                     return
-                if source is client and not request.tunnel:
-                    data = data[:body_left]
-                    body_left -= len(data)
-                elif source is server and not self._count(len(data)):
-                    return
-                ends[source].sendall(data)
+                for source in [key.fileobj for key, _ in ready]:
+                    assert isinstance(source, socket.socket)
+                    data = source.recv(65536)
+                    if not data:
+                        return
+                    if source is client and not request.tunnel:
+                        data = data[:body_left]
+                        body_left -= len(data)
+                    elif source is server and not self._count(len(data)):
+                        return
+                    ends[source].sendall(data)
 
     def _count(self, size: int) -> bool:
         with self._lock:
