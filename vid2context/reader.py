@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Reader', 'check_times']
 
-# %% ../nbs/02a_reader.ipynb #6b998bb8
+# %% ../nbs/02a_reader.ipynb #bf293b57
 import bisect
 import contextlib
 import itertools
@@ -20,9 +20,9 @@ import numpy as np
 
 from .core import UsageError, Vid2ContextError
 from vid2context.media import (
-    base_of,
     Converter,
     Decoded,
+    base_of,
     check_file,
     open_pass,
     opened,
@@ -44,7 +44,7 @@ _EDGE_S = 0.05  # A shorter hole at either end is no gap
 _HEADER_S = 1.0  # A header may be wrong by this much
 _TAILS = 3  # Keyframes to go back for a last picture before decoding all
 
-# %% ../nbs/02a_reader.ipynb #3902a82f
+# %% ../nbs/02a_reader.ipynb #c7647bf1
 @dataclass
 class _Packets:
     keys: list[float]
@@ -67,19 +67,25 @@ def _survey_packets(
         }
         found = _Packets(keys=[])
         for packet in packets_of(container, streams):
-            ticks = packet.dts if packet.dts is not None else packet.pts
-            if ticks is None or packet.is_discard:
+            if packet.is_discard or (packet.pts is None and packet.dts is None):
                 continue
             clock = clocks[packet.stream_index]
-            at_s = clock.place(ticks, packet.duration or 0)
+            # Only decoding times rise from packet to packet; the first few of a
+            # stream may lack one.
+            ticks = packet.dts
+            if ticks is None and packet.stream_index != video.index:
+                ticks = packet.pts
+            if ticks is not None:
+                clock.place(ticks, packet.duration or 0)
             if packet.stream_index != video.index:
                 found.sound_s = max(found.sound_s, clock.end_s)
                 continue
-            meter.count(at_s)
+            meter.count(clock.end_s)
             found.count += 1
             found.end_s = max(found.end_s, clock.end_s)
             if packet.is_keyframe:
-                found.keys.append(at_s)
+                shown = packet.pts if packet.pts is not None else packet.dts
+                found.keys.append(float((shown or 0) * base_of(video)) - origin_s)
         found.restarts = clocks[video.index].restarts
     return found
 
