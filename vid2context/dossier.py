@@ -62,82 +62,82 @@ TopicClass = Literal["direct", "visual", "time_bound", "unverified"]
 Confidence = Literal["high", "medium", "low"]
 ChosenBy = Literal["agent", "user"]
 
-# %% ../nbs/08_dossier.ipynb #467c3a20
+# %% ../nbs/08_dossier.ipynb #1269a2db
 class AnalysisSource(Shape):
     "Identify the video."
 
-    video_id: VideoId
-    title: Text
-    url: Text
-    creator: Text
-    duration_seconds: Seconds
+    video_id: VideoId  # Id of the package
+    title: Text  # As the platform has it; untrusted
+    url: Text  # Page of the video, or `urn:sha256:` and the digest of the file
+    creator: Text  # Who published it; untrusted
+    duration_seconds: Seconds  # Of the decoded video
     language: Text  # Spoken language; `und` when it is not known
 
 
 class Lens(Shape):
     "Say from which side the video was read."
 
-    lens: Text
-    rationale: Text
-    chosen_by: ChosenBy
+    lens: Text  # The question or interest that the video was read with
+    rationale: Text  # Why this lens
+    chosen_by: ChosenBy  # Who chose it
 
 
 class Topic(Shape):
     "Say what the source says about one thing, and where."
 
-    id: Id
-    title: Text
-    what_the_source_says: Text
-    evidence_class: TopicClass
-    timestamps: Timestamps
+    id: Id  # Unique among the topics
+    title: Text  # In the words of the source
+    what_the_source_says: Text  # Neutral, without the analyst's voice
+    evidence_class: TopicClass  # One of the four classes of the source
+    timestamps: Timestamps  # Times or ranges, at least one in our own packages
     visual_evidence: Some  # Sentences that name a frame file
-    analyst_note: Text | None = None
+    analyst_note: Text | None = None  # The analyst's voice, or nothing
 
 
 class Recommendation(Shape):
     "Say what the analyst would do."
 
-    id: Id
-    recommendation: Text
-    rationale: Text
-    confidence: Confidence
+    id: Id  # Unique among the recommendations
+    recommendation: Text  # What to do, in one sentence
+    rationale: Text  # Why, from the evidence
+    confidence: Confidence  # How sure the analyst is
 
 
 class Assessment(Shape):
     "Weigh the source."
 
-    strengths: tuple[Text, ...] = Field(min_length=1)
-    weaknesses: tuple[Text, ...] = Field(min_length=1)
-    verdict: Text
-    basis: Text
+    strengths: tuple[Text, ...] = Field(min_length=1)  # What the source does well
+    weaknesses: tuple[Text, ...] = Field(min_length=1)  # What it lacks
+    verdict: Text  # The judgment in short
+    basis: Text  # What the judgment rests on
 
 
 class EvidenceBoundary(Shape):
     "Say what was looked at, and what was not."
 
-    transcript: Text
-    frames: Text
-    analyst_opinion: Text
-    unverified: Text
+    transcript: Text  # Which words were read, and from where
+    frames: Text  # Which frames were looked at, and by whom
+    analyst_opinion: Text  # Where the analyst speaks
+    unverified: Text  # What nobody checked
 
-# %% ../nbs/08_dossier.ipynb #3164a1bb
+# %% ../nbs/08_dossier.ipynb #da07aa89
 class Analysis(Shape):
     "Hold deliverables/analysis.json."
 
-    schema_version: Version2
-    source: AnalysisSource
-    analysis_lens: Lens
-    summary: Text
-    topics: tuple[Topic, ...] = Field(min_length=1)
-    recommendations: tuple[Recommendation, ...]
-    assessment: Assessment
-    evidence_boundary: EvidenceBoundary
+    schema_version: Version2  # `2.0`; others may bring any 2.x
+    source: AnalysisSource  # The video
+    analysis_lens: Lens  # The side from which it was read
+    summary: Text  # What it is about
+    topics: tuple[Topic, ...] = Field(min_length=1)  # What it says, one thing each
+    recommendations: tuple[Recommendation, ...]  # May be empty
+    assessment: Assessment  # The analyst's judgment
+    evidence_boundary: EvidenceBoundary  # What was looked at
 
     @classmethod
     def cross_check(
         cls,
         raw: dict[str, Any],  # The JSON object, its shape perhaps wrong
-    ) -> Iterator[Problem]:
+    ) -> Iterator[Problem]:  # Codes `id_duplicate`, `timestamp_out_of_range`
         "Find ids that repeat and times past the end."
         yield from duplicate_ids(raw, "topics")
         yield from duplicate_ids(raw, "recommendations")
@@ -146,7 +146,9 @@ class Analysis(Shape):
         if isinstance(length, int | float) and math.isfinite(length):
             yield from _late_stamps(raw, math.ceil(length) + 1)
 
-    def keys(self) -> dict[str, str | None]:
+    def keys(
+        self,
+    ) -> dict[str, str | None]:  # Such as `topic:t01` → `direct`
         "Map each key that a ledger row may support to its class (None: any)."
         found: dict[str, str | None] = {
             "section:summary": None,
@@ -198,7 +200,7 @@ def _late_stamps(raw: dict[str, Any], limit_s: int) -> Iterator[Problem]:
                     "timestamp_out_of_range", message, field=where, value=text
                 )
 
-# %% ../nbs/08_dossier.ipynb #6934231f
+# %% ../nbs/08_dossier.ipynb #f7c1eabe
 class OldShape(Shape):
     "Describe one JSON object of the first generation."
 
@@ -208,21 +210,23 @@ class OldShape(Shape):
 class RulesSource(OldShape):
     "Identify the video."
 
-    video_id: VideoId
+    video_id: VideoId  # Id of the package
 
 
 class RulesEvidence(OldShape):
     "Say what the rules were drawn from."
 
-    transcript_file: Text
-    frames_directory: Text
-    contact_sheet: Text
-    frame_sampling: Text
-    limitations: tuple[Text, ...]
-    adaptive_contact_sheets: tuple[Text, ...] = ()
-    coverage_report: Text | None = None
+    transcript_file: Text  # Where the words are
+    frames_directory: Text  # Where the frames are
+    contact_sheet: Text  # The sheet of the twenty frames
+    frame_sampling: Text  # How the frames were taken
+    limitations: tuple[Text, ...]  # What was not seen
+    adaptive_contact_sheets: tuple[Text, ...] = ()  # Further sheets
+    coverage_report: Text | None = None  # Report of the sampling
 
-    def pictures(self) -> tuple[str, ...]:
+    def pictures(
+        self,
+    ) -> tuple[str, ...]:  # Paths as the file has them
         "Give the contact sheet, the adaptive sheets and the report, once each."
         report = (self.coverage_report,) if self.coverage_report else ()
         names = (self.contact_sheet, *self.adaptive_contact_sheets, *report)
@@ -232,38 +236,38 @@ class RulesEvidence(OldShape):
 class SourceBasis(OldShape):
     "Tell what the source says from what the author added."
 
-    direct: Text
-    professional_extension: Text | None
+    direct: Text  # What the source says
+    professional_extension: Text | None  # What the author added, or null
 
 
 class Pattern(OldShape):
     "Hold one pattern and its rules."
 
-    id: Text
-    name: Text
-    principle: Text
-    problem: Text
-    visual_evidence: tuple[Text, ...]
-    rules: tuple[Text, ...]
-    avoid: tuple[Text, ...]
-    acceptance_criteria: tuple[Text, ...]
-    source_basis: SourceBasis
+    id: Text  # Unique among the patterns
+    name: Text  # Short name
+    principle: Text  # What holds
+    problem: Text  # What it is a remedy for
+    visual_evidence: tuple[Text, ...]  # Frames that show it
+    rules: tuple[Text, ...]  # What to do
+    avoid: tuple[Text, ...]  # What not to do
+    acceptance_criteria: tuple[Text, ...]  # How to tell that it was done
+    source_basis: SourceBasis  # Where it comes from
 
 
 class Rules(OldShape):
     "Hold deliverables/rules.json."
 
-    schema_version: Version1
-    source: RulesSource
-    core_thesis: Text
-    evidence: RulesEvidence
-    patterns: tuple[Pattern, ...]
-    agent_workflow: tuple[Text, ...]
+    schema_version: Version1  # Any 1.x
+    source: RulesSource  # The video
+    core_thesis: Text  # The one idea
+    evidence: RulesEvidence  # What was looked at
+    patterns: tuple[Pattern, ...]  # The rules, grouped
+    agent_workflow: tuple[Text, ...]  # How an agent should use them
 
     @classmethod
     def cross_check(
         cls,
         raw: dict[str, Any],  # The JSON object, its shape perhaps wrong
-    ) -> Iterator[Problem]:
+    ) -> Iterator[Problem]:  # Code `id_duplicate`
         "Find ids that repeat."
         yield from duplicate_ids(raw, "patterns")

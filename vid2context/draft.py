@@ -84,7 +84,7 @@ def visual_groups(
     rich = sorted(range(len(groups)), key=lambda i: (-len(groups[i][0].terms), i))
     return [groups[i] for i in sorted(rich[:most])]
 
-# %% ../nbs/08k_draft.ipynb #9e5b9a52
+# %% ../nbs/08k_draft.ipynb #79fdf03d
 @dataclass(frozen=True)
 class DraftTopic:
     "Hold a topic: its rows, and a title for them."
@@ -101,10 +101,10 @@ class DraftTopic:
 class Draft:
     "Hold all that the texts of a draft are rendered from."
 
-    facts: Facts
-    ledger: Ledger
-    topics: tuple[DraftTopic, ...]
-    sightings: tuple[Sighting, ...]
+    facts: Facts  # What was measured
+    ledger: Ledger  # All rows
+    topics: tuple[DraftTopic, ...]  # Speech first, then pictures
+    sightings: tuple[Sighting, ...]  # Every picture that was read, in time order
     summary: tuple[Row, ...]  # Rows whose quotes stand for the whole talk
     candidates: tuple[tuple[Sentence, tuple[str, ...]], ...]  # And why to look again
 

@@ -18,12 +18,12 @@ from .sentences import terms_of
 from .sources import Source
 from .text import clean, one_line
 
-# %% ../nbs/08j_draft_facts.ipynb #2b88fd18
+# %% ../nbs/08j_draft_facts.ipynb #51b14f67
 @dataclass(frozen=True)
 class Facts:
     "Hold what is known about a video without judging it."
 
-    video_id: str
+    video_id: str  # Id of the package
     title: str  # One line; the id when there is no title
     url: str  # Page of the video, else `urn:sha256:` and the digest of the file
     creator: str  # `unknown` when nobody is named
@@ -58,17 +58,17 @@ class Facts:
     def count(
         self,
         kind: str,  # `uniform`, `adaptive`, `sequence` or `supplemental`
-    ) -> int:
+    ) -> int:  # Frames of that kind
         "Count the frames of a kind."
         return sum(frame.kind == kind for frame in self.frames)
 
-# %% ../nbs/08j_draft_facts.ipynb #a2160306
+# %% ../nbs/08j_draft_facts.ipynb #7f3e5041
 def measure(
     source: Source,  # The acquired video
     transcript: Transcript,  # Its words
     frames: FrameSet,  # Its frames
     readings: Sequence[Reading],  # What was read in them
-) -> Facts:
+) -> Facts:  # Numbers rounded, so that equal input gives equal texts
     "Collect the facts about a video."
     about = source.metadata
     authors = (about.get(key) for key in ("uploader", "channel", "creator"))
@@ -109,14 +109,14 @@ def _speech_share(transcript: Transcript, duration_s: float) -> float:
         reached = max(reached, end)
     return round(spoken / duration_s, 4) if duration_s else 0.0
 
-# %% ../nbs/08j_draft_facts.ipynb #5ed702a9
+# %% ../nbs/08j_draft_facts.ipynb #cc6fbff7
 @dataclass(frozen=True)
 class Sighting:
     "Hold one picture of the video and what programs read in it."
 
-    frame: FrameFile
+    frame: FrameFile  # The frame that was read
     twins: tuple[FrameFile, ...]  # Frames that show the same, in time order
-    reading: Reading
+    reading: Reading  # What was read; untrusted
 
     @property
     def said(self) -> tuple[tuple[str | None, str | None], ...]:

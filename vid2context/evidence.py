@@ -75,12 +75,12 @@ VideoId = Annotated[str, Strict(), AfterValidator(_video_id)]
 FrameName = Annotated[str, Strict(), AfterValidator(_frame_name)]
 Support = Annotated[str, Strict(), AfterValidator(_support)]
 
-# %% ../nbs/07_evidence.ipynb #1cbf8f01
+# %% ../nbs/07_evidence.ipynb #6f53b730
 class Anchors(Shape):
     "Tie a ledger to the files it speaks about."
 
-    video_id: VideoId
-    duration_ms: Count
+    video_id: VideoId  # Id of the package
+    duration_ms: Count  # Of the decoded video
     segments_sha256: Digest  # Of transcript/segments.jsonl
     media_sha256: Digest  # Of the video file
 
@@ -88,20 +88,20 @@ class Anchors(Shape):
 class Quote(Shape):
     "Hold words of the transcript, and where they were said."
 
-    start_ms: Count
-    end_ms: Count
-    first_segment: Count
-    last_segment: Count
+    start_ms: Count  # When the words begin, inside the segments
+    end_ms: Count  # When they end
+    first_segment: Count  # Number of the segment they begin in
+    last_segment: Count  # Number of the segment they end in
     quote: Text  # Substring of the segments, joined by a space
-    quote_sha256: Digest
+    quote_sha256: Digest  # Of the quote's UTF-8
 
 
 class FrameEvidence(Shape):
     "Name an inspected frame, and what was read in it."
 
-    file: FrameName
-    at_ms: Count
-    sha256: Digest
+    file: FrameName  # Name, without folder
+    at_ms: Count  # Asked time of the frame
+    sha256: Digest  # Of the file
     reading: Text | None  # OCR or caption that was used
     reader: Text | None  # Provider identity, or `user`
 
@@ -109,32 +109,32 @@ class FrameEvidence(Shape):
 class MadeBy(Shape):
     "Tell who made a row."
 
-    kind: Literal["code", "agent", "user"]
-    name: Text
-    version: Text
+    kind: Literal["code", "agent", "user"]  # A program, a model or a person
+    name: Text  # Its name
+    version: Text  # Its version
 
 
 class Row(Shape):
     "Hold one row of the ledger; its keys are exactly these."
 
-    schema_version: Literal["1.0"]
-    seq: Count
-    id: RowId
-    op: Literal["open", "add", "replace", "withdraw"]
-    target: RowId | None
-    anchors: Anchors | None
-    claim: Text
-    evidence_class: EvidenceClass | None = Field(alias="class")
-    transcript_spans: tuple[Quote, ...]
-    frames: tuple[FrameEvidence, ...]
-    basis: tuple[RowId, ...]
-    supports: tuple[Support, ...]
-    confidence: Literal["high", "medium", "low"] | None
-    limit: Text | None
-    lens_note: Text | None
-    made_by: MadeBy
-    prev_sha256: Digest
-    row_sha256: Digest
+    schema_version: Literal["1.0"]  # Form of the row
+    seq: Count  # Place in the ledger, dense from 0
+    id: RowId  # `L` and `seq + 1`, at least four digits
+    op: Literal["open", "add", "replace", "withdraw"]  # What the row does
+    target: RowId | None  # Row that is replaced or withdrawn
+    anchors: Anchors | None  # In the opening row only
+    claim: Text  # One claim; the title when opening, the reason when withdrawing
+    evidence_class: EvidenceClass | None = Field(alias="class")  # Null in some rows
+    transcript_spans: tuple[Quote, ...]  # Words it rests on
+    frames: tuple[FrameEvidence, ...]  # Frames it rests on
+    basis: tuple[RowId, ...]  # Earlier rows it is drawn from
+    supports: tuple[Support, ...]  # Keys of analysis.json it carries
+    confidence: Literal["high", "medium", "low"] | None  # How sure, or null
+    limit: Text | None  # What it does not cover
+    lens_note: Text | None  # What the lens makes of it
+    made_by: MadeBy  # Who made the row
+    prev_sha256: Digest  # Digest of the row before, zeros in row 0
+    row_sha256: Digest  # Digest of this row without this key
 
     def to_json(
         self,

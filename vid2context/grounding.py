@@ -5,26 +5,19 @@
 # %% auto #0
 __all__ = ['Spoken', 'spoken_text', 'quote_problem', 'check_mapping', 'check_ledger']
 
-# %% ../nbs/08e_grounding.ipynb #5a6a0b64
+# %% ../nbs/08e_grounding.ipynb #606d9928
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
 
 from .dossier import Analysis, Topic
 from .evidence import Quote, Row, live_rows, read_rows
 from .marks import find_frames, parse_stamp
+from .package_files import SegmentLine
 from .review_files import LedgerHead
 from .schema import Problem
+from .segments import Segment
 
-# %% ../nbs/08e_grounding.ipynb #e495db14
-class Spoken(Protocol):
-    "Say what grounding needs to know of a segment."
-
-    @property
-    def start_s(self) -> float: ...
-    @property
-    def end_s(self) -> float: ...
-    @property
-    def text(self) -> str: ...
+# %% ../nbs/08e_grounding.ipynb #f4771c32
+Spoken = Segment | SegmentLine
 
 
 def spoken_text(

@@ -24,7 +24,7 @@ from vid2context.evidence import (
 )
 from .schema import Problem, check
 
-# %% ../nbs/07a_ledger.ipynb #e1473b91
+# %% ../nbs/07a_ledger.ipynb #f992a53c
 class Ledger:
     "Hold evidence rows, in order, and append to them."
 
@@ -62,11 +62,15 @@ class Ledger:
         "Give the digest of the last row."
         return self._rows[-1].row_sha256 if self._rows else ZERO
 
-    def live(self) -> tuple[Row, ...]:
-        "Give the rows that still hold, in order."
+    def live(
+        self,
+    ) -> tuple[Row, ...]:  # In order
+        "Give the rows that still hold."
         return tuple(self._live.values())
 
-    def to_bytes(self) -> bytes:
+    def to_bytes(
+        self,
+    ) -> bytes:  # UTF-8, LF; what `parse` reads
         "Give the file: canonical JSON, a line a row."
         return b"".join(canonical_json(row.to_json()) + b"\n" for row in self._rows)
 
@@ -85,7 +89,7 @@ class Ledger:
         limit: str | None = None,  # What the claim does not cover
         lens_note: str | None = None,  # What the lens makes of it
     ) -> Row:  # The new row; raises Vid2ContextError `ledger_…` for one that fails
-        "Append a claim."
+        "Append a claim, or with a target put it in the place of another."
         return self._append(
             "replace" if target else "add",
             claim=claim,
@@ -100,15 +104,6 @@ class Ledger:
             limit=limit,
             lens_note=lens_note,
         )
-
-    def replace(
-        self,
-        target: str,  # Id of a live row
-        claim: str,  # The claim that takes its place
-        **fields: Any,  # As for `add`
-    ) -> Row:  # The new row
-        "Append a claim that takes the place of another."
-        return self.add(claim, target=target, **fields)
 
     def withdraw(
         self,

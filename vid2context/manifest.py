@@ -40,16 +40,16 @@ def is_slug(
 
 Slug = Annotated[str, Strict(), AfterValidator(_slug)]
 
-# %% ../nbs/08f_manifest.ipynb #00cad363
+# %% ../nbs/08f_manifest.ipynb #74ce50bd
 class Resources(Shape):
     "Say which artefacts of a package were verified on disk."
 
     any_key = True
 
-    context: Flag
-    metadata: Flag
-    analysis: Flag = False
-    rules: Flag = False
+    context: Flag  # deliverables/context.md
+    metadata: Flag  # source/metadata.json
+    analysis: Flag = False  # deliverables/analysis.json
+    rules: Flag = False  # deliverables/rules.json
 
     @property
     def dossier(self) -> Literal["analysis", "rules", "none"]:
@@ -64,20 +64,20 @@ class ManifestEntry(Shape):
 
     any_key = True
 
-    video_id: VideoId
-    slug: Slug
-    source_language: Text | None = None
-    dossier_language: Text | None = None
-    stage: Text | None = None
-    package_status: Literal["draft", "reviewed"] | None = None
-    validation_sha256: Digest | None = None
-    resources: Resources
+    video_id: VideoId  # Id of the package, unique in the file
+    slug: Slug  # Folder name under videos/, unique in the file
+    source_language: Text | None = None  # Spoken language
+    dossier_language: Text | None = None  # Language of context.md
+    stage: Text | None = None  # How far the work on it is
+    package_status: Literal["draft", "reviewed"] | None = None  # After the review
+    validation_sha256: Digest | None = None  # Of evidence/validation.json
+    resources: Resources  # What is on disk
 
     @classmethod
     def cross_check(
         cls,
         raw: dict[str, Any],  # The JSON object, its shape perhaps wrong
-    ) -> Iterator[Problem]:
+    ) -> Iterator[Problem]:  # At most one
         "Find an entry that claims both forms of a dossier."
         found = raw.get("resources")
         if (

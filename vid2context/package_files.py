@@ -50,104 +50,104 @@ Share = Annotated[Number, AfterValidator(_share)]
 Whole = Annotated[int, Strict()]
 Profile = Literal["standard", "visual-heavy"]
 
-# %% ../nbs/08a_package_files.ipynb #482fa70f
+# %% ../nbs/08a_package_files.ipynb #8b1cbc7b
 class CoverageSource(Shape):
     "Describe the decoded video."
 
-    video: FileName
-    duration_seconds: Seconds
-    fps: Number | None
-    width: Count
-    height: Count
+    video: FileName  # Name of the video file
+    duration_seconds: Seconds  # Of the decoded video
+    fps: Number | None  # Nominal pictures a second
+    width: Count  # Upright, px
+    height: Count  # Upright, px
 
 
 class SamplingFacts(Shape):
     "Say how densely the video was looked at."
 
-    sample_step_seconds: Number
-    scene_threshold: Number
-    min_scene_gap_seconds: Number
-    target_max_gap_seconds: Number
-    max_observed_gap_seconds: Number
+    sample_step_seconds: Number  # Distance of the scanned samples
+    scene_threshold: Number  # Change score from which a scene begins, 0-1
+    min_scene_gap_seconds: Number  # Least distance of two scenes
+    target_max_gap_seconds: Number  # Longest stretch without a frame that was aimed at
+    max_observed_gap_seconds: Number  # Longest stretch without a frame, measured
 
 
 class CoverageMetrics(Shape):
     "Count what the scan found."
 
-    analyzed_samples: Count
-    scene_changes: Count
-    scene_changes_per_minute: Number
-    mean_change_score: Number
-    adaptive_frames: Count
+    analyzed_samples: Count  # Samples of the scan
+    scene_changes: Count  # Scenes that were kept
+    scene_changes_per_minute: Number  # Scenes over minutes
+    mean_change_score: Number  # Mean score of neighbouring samples, 0-1
+    adaptive_frames: Count  # Entries of `frames`
 
 
 class ExactTime(Shape):
     "Hold what a frame file is exactly; ours, so all of it may be absent."
 
-    pts: Whole | None = None
-    time_base: tuple[Whole, Whole] | None = None
-    shown_s: Number | None = None
-    until_s: Number | None = None
-    quality: Any = None
-    same_frame_as: FrameName | None = None
-    substituted: Flag | None = None
+    pts: Whole | None = None  # The file's own counter
+    time_base: tuple[Whole, Whole] | None = None  # Seconds a tick, as a fraction
+    shown_s: Number | None = None  # Time of the picture
+    until_s: Number | None = None  # Time of the next picture
+    quality: Any = None  # Black, flat, and the frame it nearly repeats
+    same_frame_as: FrameName | None = None  # Earlier frame, equal pixels
+    substituted: Flag | None = None  # A neighbour stands in for it
 
 
 class CoverageFrame(ExactTime):
     "Hold one adaptive frame."
 
-    file: FrameName
-    timestamp_seconds: Seconds
-    reasons: tuple[Text, ...] = Field(min_length=1)
-    change_score: Number | None
+    file: FrameName  # Its name
+    timestamp_seconds: Seconds  # Asked time
+    reasons: tuple[Text, ...] = Field(min_length=1)  # `start`, `end`, …
+    change_score: Number | None  # Against the sample before, 0-1
 
 
 class OtherFrame(ExactTime):
     "Hold one uniform, sequence or supplemental frame."
 
-    file: FrameName
-    timestamp_seconds: Seconds
-    kind: Literal["uniform", "sequence", "supplemental"] | None = None
+    file: FrameName  # Its name
+    timestamp_seconds: Seconds  # Asked time
+    kind: Literal["uniform", "sequence", "supplemental"] | None = None  # Kind of frame
 
 
 class NamedGap(Shape):
     "Name a stretch without frames, and why."
 
-    start_s: Number
-    end_s: Number
-    reason: Text
+    start_s: Number  # Where it begins
+    end_s: Number  # Where it ends
+    reason: Text  # `undecodable`, `capped`, `end`, …
 
 
 class ManualReview(Shape):
     "Tell what a person looked at; extraction leaves all flags false."
 
-    adaptive_sheets_inspected: Flag
-    timeline_coverage_reviewed: Flag
-    temporal_sequences_reviewed: Flag
-    notes: tuple[Text, ...]
+    adaptive_sheets_inspected: Flag  # Item S05
+    timeline_coverage_reviewed: Flag  # Item S06
+    temporal_sequences_reviewed: Flag  # Item S07
+    notes: tuple[Text, ...]  # Remarks of the reviewer
 
 
 class Coverage(Shape):
     "Hold visual/coverage.json."
 
-    schema_version: Version1
-    requested_profile: Literal["auto", "visual-heavy", "standard"]
-    resolved_profile: Profile
-    source: CoverageSource
-    sampling: SamplingFacts
-    metrics: CoverageMetrics
-    frames: tuple[CoverageFrame, ...]
-    manual_review: ManualReview
-    gaps: tuple[NamedGap, ...] = ()
-    other_frames: tuple[OtherFrame, ...] = ()
-    decode: dict[str, Any] | None = None
-    sampler_fingerprint: Text | None = None
+    schema_version: Version1  # Form of the file
+    requested_profile: Literal["auto", "visual-heavy", "standard"]  # As asked
+    resolved_profile: Profile  # As decided by the scan
+    source: CoverageSource  # The decoded video
+    sampling: SamplingFacts  # How densely it was looked at
+    metrics: CoverageMetrics  # What the scan found
+    frames: tuple[CoverageFrame, ...]  # Adaptive frames, in time order
+    manual_review: ManualReview  # What a person looked at
+    gaps: tuple[NamedGap, ...] = ()  # Stretches without frames, and why
+    other_frames: tuple[OtherFrame, ...] = ()  # All but adaptive ones
+    decode: dict[str, Any] | None = None  # Counts of the decoder
+    sampler_fingerprint: Text | None = None  # Digest of the sampling options
 
     @classmethod
     def cross_check(
         cls,
         raw: dict[str, Any],  # The JSON object, its shape perhaps wrong
-    ) -> Iterator[Problem]:
+    ) -> Iterator[Problem]:  # Code `text_invalid`
         "Find frames that are listed as adaptive and are not."
         frames = raw.get("frames")
         for i, frame in enumerate(frames if isinstance(frames, list) else ()):
@@ -177,13 +177,13 @@ def _http(value: str) -> str:
 Date = Annotated[Text, AfterValidator(_date)]
 Address = Annotated[Text, AfterValidator(_http)]
 
-# %% ../nbs/08a_package_files.ipynb #3a7e65bb
+# %% ../nbs/08a_package_files.ipynb #3ae049b8
 class Chapter(Shape):
     "Hold a chapter that the platform lists."
 
-    title: Text
-    start_time: Seconds
-    end_time: Seconds
+    title: Text  # Untrusted
+    start_time: Seconds  # Seconds
+    end_time: Seconds  # Seconds
 
 
 class Metadata(Shape):
@@ -191,22 +191,22 @@ class Metadata(Shape):
 
     any_key = True
 
-    id: VideoId
-    title: Text | None = None
-    uploader: Text | None = None
-    channel: Text | None = None
-    creator: Text | None = None
-    webpage_url: Address | None = None
-    duration: Seconds | None = None
-    upload_date: Date | None = None
-    language: Text | None = None
-    tags: tuple[Text, ...] = ()
-    categories: tuple[Text, ...] = ()
-    chapters: tuple[Chapter, ...] = ()
-    extractor_key: Text | None = None
-    width: Count | None = None
-    height: Count | None = None
-    fps: Number | None = None
+    id: VideoId  # Id of the package
+    title: Text | None = None  # Untrusted, as all texts here
+    uploader: Text | None = None  # Account that published the video
+    channel: Text | None = None  # Channel it was published in
+    creator: Text | None = None  # Author that the platform names
+    webpage_url: Address | None = None  # Page of the video
+    duration: Seconds | None = None  # Seconds
+    upload_date: Date | None = None  # YYYYMMDD
+    language: Text | None = None  # Spoken language
+    tags: tuple[Text, ...] = ()  # Key words of the uploader
+    categories: tuple[Text, ...] = ()  # Categories of the platform
+    chapters: tuple[Chapter, ...] = ()  # Chapters in time order
+    extractor_key: Text | None = None  # Name of the site
+    width: Count | None = None  # px
+    height: Count | None = None  # px
+    fps: Number | None = None  # Pictures a second
 
     @property
     def author(self) -> str | None:
@@ -233,56 +233,56 @@ def read_metadata(
             return Checked(None, tuple(dropped))
         value = {k: v for k, v in value.items() if k not in roots}
 
-# %% ../nbs/08a_package_files.ipynb #51238b8e
+# %% ../nbs/08a_package_files.ipynb #65593745
 class SegmentWord(Shape):
     "Hold one word with its own time."
 
-    text: Text
-    start_s: Seconds
-    end_s: Seconds
-    confidence: Share | None
+    text: Text  # The word; untrusted
+    start_s: Seconds  # When it begins
+    end_s: Seconds  # When it ends
+    confidence: Share | None  # 0-1
 
 
 class Engine(Shape):
     "Identify a speech recogniser."
 
-    model: Text
-    revision: Text | None
-    weights_sha256: Digest | None
-    options_sha256: Digest
+    model: Text  # Name of the model
+    revision: Text | None  # Its revision
+    weights_sha256: Digest | None  # Digest of its weights
+    options_sha256: Digest  # Digest of its options
 
 
 class Origin(Shape):
     "Say where a segment comes from."
 
-    kind: Literal["manual", "auto", "asr", "embedded", "sidecar"]
-    track: Text | None
-    format: Text | None
-    file_sha256: Digest | None
-    engine: Engine | None
+    kind: Literal["manual", "auto", "asr", "embedded", "sidecar"]  # Kind of track
+    track: Text | None  # Name or number of the track
+    format: Text | None  # Format of the caption file
+    file_sha256: Digest | None  # Digest of the file
+    engine: Engine | None  # Recogniser, for `asr`
 
 
 class SegmentLine(Shape):
     "Hold one line of segments.jsonl."
 
-    i: Count
-    start_s: Seconds
-    end_s: Seconds
-    text: Text
-    kind: Literal["speech", "sound"]
-    lang: Text | None
-    speaker: Text | None
-    confidence: Share | None
-    markers: tuple[Text, ...]
-    flags: tuple[Text, ...]
-    words: tuple[SegmentWord, ...] | None
-    origin: Origin
+    i: Count  # Its number, dense from 0
+    start_s: Seconds  # When it begins
+    end_s: Seconds  # When it ends
+    text: Text  # On one line; untrusted
+    kind: Literal["speech", "sound"]  # `sound` for markers alone
+    lang: Text | None  # Language tag
+    speaker: Text | None  # Name, or the sign of an unnamed change
+    confidence: Share | None  # 0-1
+    markers: tuple[Text, ...]  # Such as `[Music]`
+    flags: tuple[Text, ...]  # What was repaired or is doubtful
+    words: tuple[SegmentWord, ...] | None  # Word times, when the source has them
+    origin: Origin  # Where it comes from
 
     @classmethod
     def cross_check(
         cls,
         raw: dict[str, Any],  # The JSON object, its shape perhaps wrong
-    ) -> Iterator[Problem]:
+    ) -> Iterator[Problem]:  # Codes `type_invalid`, `text_invalid`
         "Find a segment that runs backwards or spans lines."
         start, end, text = (raw.get(key) for key in ("start_s", "end_s", "text"))
         timed = isinstance(start, int | float) and isinstance(end, int | float)

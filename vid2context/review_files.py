@@ -13,84 +13,84 @@ from .dossier import Version1
 from .evidence import VideoId
 from .schema import Count, Digest, Problem, Shape, Text
 
-# %% ../nbs/08b_review_files.ipynb #d6bbca12
+# %% ../nbs/08b_review_files.ipynb #98be4e1e
 class FindingLine(Shape):
     "Hold one finding of the validator."
 
-    code: Text
-    severity: Literal["error", "warning", "info"]
-    file: Text | None
-    field: Text | None
-    line: Count | None
-    message: Text
-    value: Any
-    expected: Text | None
+    code: Text  # Stable name
+    severity: Literal["error", "warning", "info"]  # How bad it is
+    file: Text | None  # Path in the package
+    field: Text | None  # Exact path in the file
+    line: Count | None  # 1-based
+    message: Text  # One sentence for a person
+    value: Any  # What was found, cut at 200 characters
+    expected: Text | None  # What belongs there
 
 
 class FileDigest(Shape):
     "Hold the digest of one file."
 
-    path: Text
-    bytes: Count
-    sha256: Digest
+    path: Text  # Path in the package
+    bytes: Count  # Size
+    sha256: Digest  # Of the file
 
 
 class LedgerHead(Shape):
     "Keep how far the ledger went."
 
-    rows: Count
-    head_sha256: Digest
+    rows: Count  # Rows of the ledger
+    head_sha256: Digest  # Digest of the last of them
 
 
 class Tool(Shape):
     "Name a program."
 
-    name: Text
-    version: Text
+    name: Text  # Its name
+    version: Text  # Its version
 
 
 class Validation(Shape):
     "Hold evidence/validation.json."
 
-    schema_version: Version1
-    tool: Tool
-    result: Literal["PASS", "FAIL"]
-    gate: Literal["draft", "reviewed"]
-    package_status: Literal["draft", "reviewed"]
-    origin: Literal["native", "foreign"]
-    counts: dict[Literal["error", "warning", "info"], Count]
-    summary: dict[str, Any]
-    findings: tuple[FindingLine, ...]
-    skipped: tuple[Text, ...]
-    ledger: LedgerHead | None
-    content_sha256: Digest
-    files: tuple[FileDigest, ...]
+    schema_version: Version1  # Form of the file
+    tool: Tool  # Who validated
+    result: Literal["PASS", "FAIL"]  # FAIL with any error
+    gate: Literal["draft", "reviewed"]  # How much was asked
+    package_status: Literal["draft", "reviewed"]  # Where the package stands
+    origin: Literal["native", "foreign"]  # Ours, or of another tool
+    counts: dict[Literal["error", "warning", "info"], Count]  # Findings by severity
+    summary: dict[str, Any]  # What the package holds
+    findings: tuple[FindingLine, ...]  # Sorted by file, field, code
+    skipped: tuple[Text, ...]  # Checks whose input is broken
+    ledger: LedgerHead | None  # How far the ledger went; null without one
+    content_sha256: Digest  # Of all files but validation and review
+    files: tuple[FileDigest, ...]  # All files but this one, sorted
 
-# %% ../nbs/08b_review_files.ipynb #40c0aa47
+# %% ../nbs/08b_review_files.ipynb #4eb34ad8
 class ReviewItem(Shape):
     "Hold one tick."
 
-    id: Text
-    state: Literal["yes", "no", "not_applicable"]
-    note: Text | None
+    id: Text  # Item of the checklist
+    state: Literal["yes", "no", "not_applicable"]  # The tick
+    note: Text | None  # Needed with `no`
 
 
 class Review(Shape):
     "Hold evidence/review.json."
 
-    schema_version: Version1
-    video_id: VideoId
-    content_sha256: Digest
-    ledger_head_sha256: Digest
-    reviewer: Text
+    schema_version: Version1  # Form of the file
+    video_id: VideoId  # Id of the package
+    content_sha256: Digest  # Content that was reviewed
+    ledger_head_sha256: Digest  # Ledger that was reviewed
+    reviewer: Text  # Who ticked
     reviewed_at: Text  # The one clock time in a package, UTC, ISO 8601
-    items: tuple[ReviewItem, ...]
+    items: tuple[ReviewItem, ...]  # Ticks, in the order of the checklist
 
     @classmethod
     def cross_check(
         cls,
         raw: dict[str, Any],  # The JSON object, its shape perhaps wrong
-    ) -> Iterator[Problem]:
+    ) -> Iterator[Problem]:  # Code `key_missing`
         "Find a refusal that says no reason."
         items = raw.get("items")
         for i, item in enumerate(items if isinstance(items, list) else ()):

@@ -155,7 +155,7 @@ Number = Annotated[float, Strict(), Field(allow_inf_nan=False)]
 Count = Annotated[int, Strict(), Field(ge=0)]
 Flag = Annotated[bool, Strict()]
 
-# %% ../nbs/00b_schema.ipynb #6923d7a8
+# %% ../nbs/00b_schema.ipynb #cf338213
 class Shape(BaseModel):
     "Describe one JSON object, exactly."
 
@@ -166,7 +166,7 @@ class Shape(BaseModel):
     def cross_check(
         cls,
         raw: dict[str, Any],  # The JSON object, its shape perhaps wrong
-    ) -> Iterator[Problem]:
+    ) -> Iterator[Problem]:  # None, unless a model says otherwise
         "Find defects that need more than one field; never raises."
         yield from ()
 
