@@ -68,7 +68,7 @@ class Line:
     text: str  # Exactly the characters painted
     box: tuple[int, int, int, int]  # Left, top, right, bottom in frame pixels
 
-# %% ../nbs/30a_canvas.ipynb #4e6b0a0f
+# %% ../nbs/30a_canvas.ipynb #a50ffd0e
 class Canvas:
     "One frame in the making: paints, and keeps the lines of text it painted."
 
@@ -162,7 +162,7 @@ class Canvas:
         "Return the finished frame."
         return np.asarray(self._image.reduce(_SCALE))
 
-    def _repr_png_(self) -> bytes:
+    def _repr_png_(self) -> bytes | None:
         return self._image.reduce(_SCALE)._repr_png_()
 
 # %% ../nbs/30a_canvas.ipynb #6633cdba

@@ -7,9 +7,9 @@ __all__ = ['Kind', 'RIGHT', 'DEPTH', 'Run', 'Qrels', 'JudgedMoment', 'GoldenQuer
            'moment_id', 'parse_moment_id', 'widen', 'matches', 'Credited', 'credit', 'truth_id', 'make_run', 'trec_run',
            'trec_qrels', 'read_trec_run', 'read_trec_qrels']
 
-# %% ../nbs/29_judgements.ipynb #93b72bad
+# %% ../nbs/29_judgements.ipynb #f3c8f772
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 from urllib.parse import quote, unquote
@@ -19,7 +19,7 @@ from pydantic import Field
 from .core import Span, UsageError, Vid2ContextError
 from .schema import Number, Problem, Shape, Text, need, read_json, read_text
 
-# %% ../nbs/29_judgements.ipynb #4deff5e0
+# %% ../nbs/29_judgements.ipynb #adb4ffa2
 Kind = Literal[
     "speech",
     "on_screen",
@@ -52,7 +52,7 @@ class JudgedMoment(Shape):
     def cross_check(
         cls,
         raw: dict[str, Any],  # One moment of a golden query
-    ) -> Iterable[Problem]:
+    ) -> Iterator[Problem]:
         "Find a moment that ends before it lasted a second."
         start, end = raw.get("start"), raw.get("end")
         if isinstance(start, int | float) and isinstance(end, int | float):
@@ -91,7 +91,7 @@ class GoldenQuery(Shape):
     def cross_check(
         cls,
         raw: dict[str, Any],  # One line of a golden set
-    ) -> Iterable[Problem]:
+    ) -> Iterator[Problem]:
         "Hold kind, form and names against the moments."
         for key in ("query_id", "need"):
             name = raw.get(key)
@@ -209,7 +209,7 @@ def matches(
     shorter_s = min(hit.length_s, truth.length_s)
     return hit.overlap_s(truth) >= shorter_s / 2 > 0
 
-# %% ../nbs/29_judgements.ipynb #a5519c43
+# %% ../nbs/29_judgements.ipynb #aba33193
 @dataclass(frozen=True)
 class Credited:
     "One row of a run with what it was worth."
@@ -226,13 +226,13 @@ def credit(
     "Turn hits into judged documents."
     truths = [*query.relevant, *query.judged, *query.traps]
     free, rows, seen = list(truths), list[Credited](), set[str]()
+    before: set[tuple[str, Span]] = set()
     for hit in hits:
-        found = [
-            t
-            for t in truths
-            if t.video_id == hit.video_id and matches(hit.span, t.span)
-        ]
-        open_ = [t for t in found if any(t is other for other in free)]
+        same = (t for t in truths if t.video_id == hit.video_id)
+        found = [t for t in same if matches(hit.span, t.span)]
+        again = (hit.video_id, hit.span) in before
+        before.add((hit.video_id, hit.span))
+        open_ = [t for t in found if not again and any(t is f for f in free)]
         if open_:
             best = min(
                 open_, key=lambda t: (-t.grade, -widen(hit.span).iou(t.span), t.start)
@@ -259,7 +259,7 @@ def truth_id(
     "Name a truth as a document."
     return moment_id(Hit(source, moment.video_id, moment.span))
 
-# %% ../nbs/29_judgements.ipynb #7f247542
+# %% ../nbs/29_judgements.ipynb #fe14288f
 DEPTH = 100
 Run = Mapping[str, Sequence[str]]
 Qrels = Mapping[str, Mapping[str, int]]
@@ -275,13 +275,14 @@ def make_run(
     unknown = sorted(set(results) - {query.query_id for query in queries})
     if unknown:
         raise UsageError("unknown_query", f"The golden set has no {unknown[0]!r}.")
-    run, qrels = {}, {}
+    run: dict[str, list[str]] = {}
+    qrels: dict[str, dict[str, int]] = {}
     for query in queries:
         if not query.right:
             continue
         rows = credit(results.get(query.query_id, ())[:DEPTH], query)
         run[query.query_id] = [row.docid for row in rows]
-        grades = {
+        grades: dict[str, int] = {
             truth_id(t, source=source): t.grade
             for t in (*query.traps, *query.judged, *query.relevant)
         }

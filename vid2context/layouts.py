@@ -21,7 +21,7 @@ from vid2context.canvas import (
     paint_shape,
 )
 
-# %% ../nbs/30b_layouts.ipynb #f272949f
+# %% ../nbs/30b_layouts.ipynb #07046440
 def paint_slide(
     canvas: Canvas,  # Painted in place
     title: str,  # One line of at most 34 characters
@@ -75,10 +75,10 @@ def paint_terminal(
         if line.command:
             canvas.text((x, y), "$", size=19, face="mono", colour="leaf", record=False)
             x = 39
-        colour: Colour = "white" if line.command else (176, 196, 214)
+        ink: Colour = "white" if line.command else (176, 196, 214)
         whole = count >= len(line.text)
         part = line.text[:count]
-        canvas.text((x, y), part, size=19, face="mono", colour=colour, record=whole)
+        canvas.text((x, y), part, size=19, face="mono", colour=ink, record=whole)
         if not whole and int(at_s * 2) % 2 == 0:
             end = x + 11.44 * len(part) + 2
             canvas.rect((end, y + 1, end + 10, y + 22), "leaf")

@@ -201,13 +201,13 @@ def fusion_lecture() -> Story:
         ),
     )  # fmt: skip
 
-# %% ../nbs/30h_lessons.ipynb #73b17540
+# %% ../nbs/30h_lessons.ipynb #6ae3147d
 def tides_lecture(
     *,
     twin: bool = False,  # True changes one number, one colour and one order
 ) -> Story:
     "Tell the lecture on tides, or its twin."
-    sail: Colour = "yellow" if twin else "green"
+    sail = "yellow" if twin else "green"
     largest = 16.3 if twin else 11.7
     accent: Colour = "teal"
     spring = Scene(

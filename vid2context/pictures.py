@@ -69,7 +69,7 @@ def paint_coast(
     canvas.polygon([(516, 44), (554, 44), (535, 24)], stripes)
     _boat(canvas, (40 + 14 * at_s, 262 + 3 * math.sin(at_s * 1.4)), sail, 44)
 
-# %% ../nbs/30c_pictures.ipynb #0a507f0f
+# %% ../nbs/30c_pictures.ipynb #f8235258
 def _hills(canvas: Canvas, base: float, colour: Colour, phase: float) -> None:
     points: list[Point] = [(0.0, float(HEIGHT))]
     for x in range(0, WIDTH + 20, 20):
@@ -123,22 +123,26 @@ def paint_street(
     rng = np.random.default_rng(seed)
     canvas.gradient("grey" if rain else "sky", "white", span=(0, 240))
     walls: tuple[Colour, ...] = ((196, 150, 120), (214, 196, 160), (160, 170, 186))
-    for i, x in enumerate(range(0, WIDTH, 92)):
+    for i, west in enumerate(range(0, WIDTH, 92)):
         top = float(rng.integers(70, 140))
-        canvas.rect((x, top, x + 88, 250), walls[i % 3])
-        canvas.polygon([(x - 4, top), (x + 92, top), (x + 44, top - 34)], "brown")
+        canvas.rect((west, top, west + 88, 250), walls[i % 3])
+        canvas.polygon(
+            [(west - 4, top), (west + 92, top), (west + 44, top - 34)], "brown"
+        )
         for row in range(int((236 - top) // 44)):
             for column in (14, 52):
                 y = top + 16 + 44 * row
-                canvas.rect((x + column, y, x + column + 22, y + 26), (74, 96, 128))
+                canvas.rect(
+                    (west + column, y, west + column + 22, y + 26), (74, 96, 128)
+                )
     canvas.rect((0, 250, WIDTH, HEIGHT), (92, 94, 100))
-    for x in range(-20, WIDTH, 90):
-        canvas.rect((x, 312, x + 44, 318), "white")
+    for dash in range(-20, WIDTH, 90):
+        canvas.rect((dash, 312, dash + 44, 318), "white")
     x = -190 + 62 * at_s
     canvas.rect((x, 214, x + 190, 296), bus, radius=12)
     for window in range(4):
-        left = x + 14 + 42 * window
-        canvas.rect((left, 226, left + 32, 254), (214, 234, 246))
+        pane = x + 14 + 42 * window
+        canvas.rect((pane, 226, pane + 32, 254), (214, 234, 246))
     for wheel in (40, 150):
         canvas.ellipse((x + wheel, 298), (17, 17), "black")
         canvas.ellipse((x + wheel, 298), (7, 7), "grey")
@@ -158,8 +162,8 @@ def paint_balloon(
 ) -> None:
     "Paint a hot-air balloon that rises over hills."
     canvas.gradient("sky", (244, 248, 252))
-    for i, x in enumerate((90, 300, 520)):
-        drift = (x + 5 * at_s) % (WIDTH + 80) - 40
+    for i, home in enumerate((90, 300, 520)):
+        drift = (home + 5 * at_s) % (WIDTH + 80) - 40
         for part in (-26, 0, 26):
             canvas.ellipse((drift + part, 60 + 34 * i), (30, 16), "white")
     _hills(canvas, 290, (110, 164, 96), 1.0)
@@ -184,9 +188,13 @@ def paint_snow(
     "Paint a cabin in falling snow under white mountains."
     rng = np.random.default_rng(seed)
     canvas.gradient((150, 168, 196), (226, 232, 242))
-    for x, top in ((120, 90), (330, 50), (540, 100)):
-        canvas.polygon([(x - 190, 280), (x, top), (x + 190, 280)], (112, 124, 150))
-        canvas.polygon([(x - 48, top + 48), (x, top), (x + 48, top + 48)], "white")
+    for peak, top in ((120, 90), (330, 50), (540, 100)):
+        canvas.polygon(
+            [(peak - 190, 280), (peak, top), (peak + 190, 280)], (112, 124, 150)
+        )
+        canvas.polygon(
+            [(peak - 48, top + 48), (peak, top), (peak + 48, top + 48)], "white"
+        )
     canvas.rect((0, 262, WIDTH, HEIGHT), "white")
     canvas.rect((250, 200, 400, 300), "brown")
     canvas.polygon([(232, 204), (418, 204), (325, 140)], "white")
