@@ -9,6 +9,7 @@ __all__ = ['Spoken', 'read_segments', 'read_blocks', 'windows', 'add_transcript'
 # %% ../nbs/10k_recordings.ipynb #3fc2ca6e
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from .core import UsageError, Vid2ContextError, format_time
 from .evidence import Row
@@ -165,7 +166,6 @@ def frame_rows(
             details = one.model_dump(mode="json", include=_EXACT, exclude_none=True)
         quality = details.get("quality")
         black = isinstance(quality, dict) and bool(quality.get("black"))
-        again = "same_frame_as" in details
         rows.append(
             FrameRow(
                 unit_id=unit_id(source, video_id, "visual", f"frame:{name[:-4]}"),
@@ -176,7 +176,7 @@ def frame_rows(
                 shown_s=round(shown_s, 3),
                 until_s=one.until_s if one else None,
                 sha256=sha256,
-                image_sha256=None if black or again else sha256,
+                image_sha256=None if black or _twin_of(details) else sha256,
                 details=details,
             )
         )
@@ -184,6 +184,23 @@ def frame_rows(
 
 # %% ../nbs/10k_recordings.ipynb #c81d0dac
 _EXACT = {"pts", "time_base", "quality", "same_frame_as", "substituted"}
+
+
+def _twin_of(details: Mapping[str, Any]) -> str | None:
+    quality = details.get("quality")
+    near = quality.get("duplicate_of") if isinstance(quality, dict) else None
+    name = details.get("same_frame_as") or near
+    return name if isinstance(name, str) else None
+
+
+def _originals(rows: Sequence[FrameRow]) -> dict[str, str]:
+    "Map each frame to the first of those that show the same."
+    first: dict[str, str] = {}
+    for row in rows:
+        name = row.file.rpartition("/")[2]
+        twin = _twin_of(row.details) or name
+        first[name] = first.get(twin, name)
+    return first
 
 # %% ../nbs/10k_recordings.ipynb #10511abd
 @dataclass(frozen=True)
@@ -219,6 +236,12 @@ def add_frames(
     texts: Mapping[str, FrameText],  # Name of a frame to what was read in it
 ) -> None:
     "Make a unit of every frame; one without text is found by its picture only."
+    at = {row.file.rpartition("/")[2]: row.at_s for row in rows}
+    times: dict[str, list[float]] = {}
+    for name, original in _originals(rows).items():
+        told = texts.get(name, FrameText())
+        owner = name if told.ocr or told.captions else original
+        times.setdefault(owner, []).append(at[name])
     for place, row in enumerate(rows):
         name = row.file.rpartition("/")[2]
         text = texts.get(name, FrameText())
@@ -232,7 +255,9 @@ def add_frames(
             content="\n".join(part for part in (caption, ocr) if part),
             title="" if text.captions or text.ocr else blank,
             path=("Frames", name),
-            stamps=[Stamp(label, row.at_s, None)],
+            stamps=[
+                Stamp(format_time(t), t, None) for t in times.get(name, [row.at_s])
+            ],
             frames=[row.file],
             evidence_class="visual",
             ledger_ids=text.ledger_ids,
