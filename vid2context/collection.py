@@ -71,33 +71,38 @@ def put_entry(
 
     return update_manifest(root, edit)
 
-# %% ../nbs/08g_collection.ipynb #fc98558e
-def _journal(root: Path, slug: str) -> Path:
-    return root / ".staging" / f".{slug}.json"
+# %% ../nbs/08g_collection.ipynb #5dde2fbd
+def _hidden(root: Path, slug: str, ending: str) -> Path:
+    "No slug begins with a dot, so these names never meet a package."
+    return root / ".staging" / f".{slug}.{ending}"
 
 
-def _aside(root: Path, slug: str) -> Path:
-    return root / ".staging" / f".{slug}.old"
-
-
-def _finish(root: Path, entry: dict[str, Any]) -> None:
+def _carry_out(root: Path, entry: dict[str, Any]) -> None:
+    "Do what a journal says, or the rest of it."
+    slug = entry["slug"]
+    new, old = (_hidden(root, slug, ending) for ending in ("new", "old"))
+    target = under(root / "videos", slug)
+    if new.exists():
+        if target.exists():
+            target.rename(old)
+        new.rename(target)
     put_entry(root, entry)
-    shutil.rmtree(_aside(root, entry["slug"]), ignore_errors=True)
-    _journal(root, entry["slug"]).unlink()
+    shutil.rmtree(old, ignore_errors=True)
+    _hidden(root, slug, "json").unlink()
 
 
 def _recover(root: Path) -> None:
-    "Finish or take back each installation that was interrupted."
+    "Finish what a killed writer began, and clear what it left."
+    for scrap in [*root.glob(".manifest.json.*"), *root.glob(".staging/..*")]:
+        scrap.unlink()
     for journal in sorted((root / ".staging").glob(".*.json")):
-        entry = read_json(journal.read_bytes())
-        slug = entry["slug"]
-        staged, target = root / ".staging" / slug, under(root / "videos", slug)
-        if target.exists() and not staged.exists():
-            _finish(root, entry)
+        _carry_out(root, read_json(journal.read_bytes()))
+    for new in sorted((root / ".staging").glob(".*.new")):
+        staged = new.with_name(new.name[1:].removesuffix(".new"))
+        if staged.exists():
+            shutil.rmtree(new)
         else:
-            if _aside(root, slug).exists() and not target.exists():
-                _aside(root, slug).rename(target)
-            journal.unlink()
+            new.rename(staged)
 
 
 def _try_lock(handle: int) -> bool:
@@ -116,7 +121,7 @@ def _by_slug(item: Any) -> tuple[bool, str]:
     slug = _get(item, "slug")
     return not isinstance(slug, str), slug if isinstance(slug, str) else ""
 
-# %% ../nbs/08g_collection.ipynb #7e874df8
+# %% ../nbs/08g_collection.ipynb #7b45cc8e
 def install_package(
     root: Path,  # Root of the collection
     entry: dict[str, Any],  # Its entry; the package waits in `.staging/<slug>`
@@ -149,9 +154,7 @@ def install_package(
             raise Vid2ContextError(
                 "package_not_staged", f"There is no folder .staging/{slug}."
             )
-        write_atomic(_journal(root, slug), pretty_json(entry))
-        if target.exists():
-            target.rename(_aside(root, slug))
-        staged.rename(target)
-        _finish(root, entry)
+        staged.rename(_hidden(root, slug, "new"))
+        write_atomic(_hidden(root, slug, "json"), pretty_json(entry))
+        _carry_out(root, entry)
     return target
