@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['windows_of', 'visual_groups', 'DraftTopic', 'Draft', 'make_draft']
 
-# %% ../nbs/08k_draft.ipynb #d53742e6
+# %% ../nbs/08k_draft.ipynb #94644f57
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +18,7 @@ from vid2context.draft_facts import (
     Sighting,
     measure,
     nearest_frame,
+    picture_title,
     sighting_claim,
     sightings_of,
 )
@@ -108,7 +109,7 @@ class Draft:
     summary: tuple[Row, ...]  # Rows whose quotes stand for the whole talk
     candidates: tuple[tuple[Sentence, tuple[str, ...]], ...]  # And why to look again
 
-# %% ../nbs/08k_draft.ipynb #b7051150
+# %% ../nbs/08k_draft.ipynb #4b09cbcf
 _SUMMARY_QUOTES = 5
 
 
@@ -224,7 +225,7 @@ class _Drafter:
             f"{', '.join(r for _, r in x.said if r) or 'nobody'}; not reviewed."
             for x in group
         )
-        title = one_line(" ".join(t for t, _ in group[0].said if t), 80)
+        title = picture_title(group[0])
         self.topics.append(DraftTopic(key, title, "visual", rows, tuple(times), seen))
 
     def bare(self) -> None:

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['PHRASES']
 
-# %% ../nbs/08m_draft_phrases.ipynb #80a194a6
+# %% ../nbs/08m_draft_phrases.ipynb #ff252214
 PHRASES: dict[str, dict[str, str]] = {
     "en": {
         "head": "This file stands for one video: what it says, what it shows, and "
@@ -39,7 +39,7 @@ PHRASES: dict[str, dict[str, str]] = {
         "class": "Evidence class: {name}. Times: {stamps}.",
         "says": "The source says ({language}, verbatim) at {when}:",
         "shows": "{frame} at {when}, as read by {reader}:",
-        "nothing": "{frame} at {when}: nothing was read.",
+        "same": "The same in {frames}.",
         "near": "Nearest frame: {frame}; not reviewed.",
         "bare": "The package has {uniform} uniform and {adaptive} adaptive frames; "
         "nothing described them. First: {first}. Last: {last}.",
@@ -94,7 +94,7 @@ PHRASES: dict[str, dict[str, str]] = {
         "class": "Clase de evidencia: {name}. Tiempos: {stamps}.",
         "says": "La fuente dice ({language}, literal) en {when}:",
         "shows": "{frame} en {when}, según la lectura de {reader}:",
-        "nothing": "{frame} en {when}: no se leyó nada.",
+        "same": "Lo mismo en {frames}.",
         "near": "Fotograma más cercano: {frame}; sin revisar.",
         "bare": "El paquete tiene {uniform} fotogramas uniformes y {adaptive} "
         "adaptativos; nada los describe. Primero: {first}. Último: {last}.",

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['disarmed', 'quoted', 'topic_heading', 'draft_text']
 
-# %% ../nbs/08n_draft_text.ipynb #b27b1cb0
+# %% ../nbs/08n_draft_text.ipynb #e25ae2b7
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from . import __version__
 from .context_file import HEADINGS
 from .draft import Draft, DraftTopic
-from .draft_analysis import LENS
+from .draft_analysis import LENS, readings_once
 from .draft_facts import Sighting, nearest_frame
 from .draft_phrases import PHRASES
 from .evidence import Row
@@ -42,7 +42,7 @@ def quoted(
     risky = re.search(r"[\\`*_\[\]<>#|~&\n]", text) or has_marks(text)
     return f"{lead}\n\n{fence(text)}" if risky else f'{lead} "{text}"'
 
-# %% ../nbs/08n_draft_text.ipynb #dd513428
+# %% ../nbs/08n_draft_text.ipynb #7038ff2c
 _MOST_CANDIDATES = 60
 _EXCERPT = 80
 
@@ -101,7 +101,7 @@ class _Page:
             gap=f"{facts.largest_gap_s:g}",
         )
         spoken = self.say("share", share=share, duration=duration, words=facts.words)
-        return f"{spoken}\n{frames}"
+        return f"{spoken}\n{frames}" if facts.words else frames
 
     def limits(self) -> str:
         facts = self.facts
@@ -129,7 +129,7 @@ class _Page:
         if blocks:
             lines = [self.block(block) for block in blocks]
             return "\n".join([f"{self.say('timeline')}\n", *lines])
-        seen = {one.frame.file: one for one in self.draft.sightings}
+        seen = {f.file: x for x in self.draft.sightings for f in (x.frame, *x.twins)}
         shots = [f for f in self.facts.frames if not f.black] or self.facts.frames
         lines = [self.shot(f.file, f.at_s, seen.get(f.file)) for f in shots]
         return "\n".join([f"{self.say('no_timeline')}\n", *lines])
@@ -154,8 +154,10 @@ class _Page:
 
     def topic(self, topic: DraftTopic) -> str:
         parts = [f"## {topic_heading(topic)}"]
-        for row in topic.rows:
-            parts += [self.quote(row)] if row.transcript_spans else self.pictures(row)
+        if topic.evidence_class == "direct":
+            parts += [self.quote(row) for row in topic.rows]
+        else:
+            parts += self.pictures(topic)
         stamps = ", ".join(topic.timestamps)
         parts.append(self.say("class", name=topic.evidence_class, stamps=stamps))
         if topic.evidence_class == "direct":
@@ -165,20 +167,24 @@ class _Page:
             parts.append(self.say("near", frame=_path(near.file)))
         return "\n\n".join(parts)
 
-    def pictures(self, row: Row) -> Iterator[str]:
-        read = [frame for frame in row.frames if frame.reading]
-        for frame in read:
-            when = self.facts.clock(frame.at_ms / 1000)
-            reader = disarmed(frame.reader or "?")
-            lead = self.say("shows", frame=_path(frame.file), when=when, reader=reader)
-            yield quoted(lead, frame.reading or "")
-        if not read:
-            first, last = _path(row.frames[0].file), _path(row.frames[-1].file)
+    def pictures(self, topic: DraftTopic) -> Iterator[str]:
+        groups = readings_once(topic.rows)
+        for first, *others in groups:
+            when = self.facts.clock(first.at_ms / 1000)
+            reader = disarmed(first.reader or "?")
+            lead = self.say("shows", frame=_path(first.file), when=when, reader=reader)
+            yield quoted(lead, first.reading or "")
+            clock = self.facts.clock
+            also = [f"{_path(x.file)} ({clock(x.at_ms / 1000)})" for x in others]
+            if also:
+                yield self.say("same", frames=", ".join(also))
+        if not groups:
+            shown = [_path(frame.file) for frame in topic.rows[0].frames]
             counts = {kind: self.facts.count(kind) for kind in ("uniform", "adaptive")}
-            yield self.say("bare", first=first, last=last, **counts)
+            yield self.say("bare", first=shown[0], last=shown[-1], **counts)
 
     def demonstrations(self) -> str:
-        read = [x for x in self.draft.sightings if any(text for text, _ in x.said)]
+        read = [x for x in self.draft.sightings if x.is_described]
         if not read:
             return self.say("no_demos")
         lines = [self.shot(x.frame.file, x.frame.at_s, x) for x in read]
