@@ -106,7 +106,7 @@ def _row(rank: int, moment: Moment) -> dict[str, Any]:
         "on screen": one_line(moment.ocr or moment.caption, 60),
     }
 
-# %% ../nbs/14g_hits.ipynb #9e793989
+# %% ../nbs/14g_hits.ipynb #d44b845b
 def describe_moments(
     drafts: Sequence[Draft],  # Moments to show, best first
     ranking: Ranking,  # Ranking they were joined from
@@ -118,8 +118,9 @@ def describe_moments(
     "Fill in what a viewer needs."
     shown = [unit for draft in drafts for unit in draft.unit_ids]
     raw = {name: dict(hits) for name, hits in ranking.lists.items()}
-    frames = catalog.frames([u for u in shown if family_of(u) == "frame"])
-    fields = field_scores(text, ranking.query, list(frames))
+    seen = [unit for unit in shown if family_of(unit) == "frame"]
+    frames = catalog.frames(seen)
+    fields = field_scores(text, ranking.query, seen)
     told: dict[tuple[str, str], _Video] = {}
     found = []
     for draft in drafts:
