@@ -189,14 +189,15 @@ def serve(
     except BaseException as error:
         child.fail(error)
 
-# %% ../nbs/02b_guard.ipynb #ec266329
+# %% ../nbs/02b_guard.ipynb #cfeb74fd
 class _Jail:
     "Own one child, its memory file and its deadlines."
 
     def __init__(self, path: Path, settings: Media) -> None:
         self.settings, self.name = settings, path.name
-        self.length_s, self.waited_s, self.turn = 0.0, 0.0, 0
-        self.memory: mmap.mmap | None = None
+        self.length_s, self.waited_s = 0.0, 0.0
+        self.turn, self.running = 0, 0
+        self.maps: list[mmap.mmap] = []
         self._tail = b""
         largest = max(settings.max_pixels * 3, _SAMPLES * 4) + mmap.PAGESIZE
         self.fd = _memory_file(largest * _SLOTS)
@@ -215,7 +216,7 @@ class _Jail:
             start_new_session=True,
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
         )
-        self.close = weakref.finalize(self, _end, self.process, self.fd)
+        self.close = weakref.finalize(self, _end, self.process, self.fd, self.maps)
 
     def tell(self, **order: Any) -> None:
         assert self.process.stdin is not None
@@ -232,46 +233,53 @@ class _Jail:
             if "error" in message:
                 code, text = message["error"]
                 kind = UsageError if message["usage"] else Vid2ContextError
+                self.running = 0
                 raise kind(str(code), str(text))
             if "beat" not in message:
                 return message
 
     def ask(self, op: str, **given: Any) -> Generator[dict[str, Any]]:
         "Run one pass; leaving the loop early stops the child's pass too."
+        self.settle()
         self.turn += 1
-        turn, self.waited_s, over = self.turn, 0.0, False
+        turn = self.running = self.turn
+        self.waited_s = 0.0
         self.tell(op=op, given=given, turn=turn)
         try:
             while True:
-                if turn != self.turn:
-                    raise UsageError(
-                        "pass_ended", "A guarded reader runs one pass at a time."
-                    )
                 message = self.hear()
-                if "at" in message:
+                if "done" in message:
+                    self.running = 0
+                elif "at" in message:
                     message["values"] = self._values(message)
                     self.tell(op="more", turn=turn)
                 yield message
                 if "done" in message:
-                    over = True
                     return
-        except Vid2ContextError:
-            over = True
-            raise
+                if turn != self.running:
+                    raise UsageError(
+                        "pass_ended", "A guarded reader runs one pass at a time."
+                    )
         finally:
-            if not over and turn == self.turn and self.process.poll() is None:
-                self.tell(op="stop", turn=turn)
-                with contextlib.suppress(Vid2ContextError):
-                    while "done" not in self.hear():
-                        pass
+            if turn == self.running:
+                self.settle()
+
+    def settle(self) -> None:
+        "End the pass that still runs, if any, and wait until the child is idle."
+        if self.running and self.close.alive:
+            self.tell(op="stop", turn=self.running)
+            while self.running:
+                with contextlib.suppress(UsageError):
+                    if "done" in self.hear():
+                        self.running = 0
 
     def _values(self, message: dict[str, Any]) -> np.ndarray:
         shape = [int(n) for n in message["shape"]]
         kind = np.dtype(np.uint8 if len(shape) == 3 else np.float32)
         at, count = int(message["at"]), int(np.prod(shape))
-        if self.memory is None or at + count * kind.itemsize > len(self.memory):
-            self.memory = mmap.mmap(self.fd, os.fstat(self.fd).st_size)
-        return np.frombuffer(self.memory, kind, count, at).reshape(shape).copy()
+        if not self.maps:
+            self.maps.append(mmap.mmap(self.fd, os.fstat(self.fd).st_size))
+        return np.frombuffer(self.maps[0], kind, count, at).reshape(shape).copy()
 
     def _line(self) -> bytes:
         assert self.process.stdout is not None
@@ -305,10 +313,12 @@ class _Jail:
             raise self._stop("memory", "a need for more memory than it may have")
 
     def _stop(self, limit: str, found: str) -> Vid2ContextError:
+        self.running = 0
         self.close()
         return over_limit(limit, found)
 
     def _died(self) -> Vid2ContextError:
+        self.running = 0
         code = self.process.wait()
         self.close()
         if code == -signal.SIGXCPU:
@@ -333,7 +343,7 @@ def _memory_file(size: int) -> int:
     return fd
 
 
-def _end(process: subprocess.Popen[bytes], fd: int) -> None:
+def _end(process: subprocess.Popen[bytes], fd: int, maps: Sequence[mmap.mmap]) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -341,6 +351,8 @@ def _end(process: subprocess.Popen[bytes], fd: int) -> None:
         if pipe is not None:
             with contextlib.suppress(OSError):
                 pipe.close()
+    for memory in maps:
+        memory.close()
     os.close(fd)
 
 # %% ../nbs/02b_guard.ipynb #5cd43282

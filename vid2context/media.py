@@ -87,7 +87,7 @@ def write_clip(
     if rotation_deg % 360:
         _turn(path, rotation_deg % 360)
 
-# %% ../nbs/02_media.ipynb #f6698219
+# %% ../nbs/02_media.ipynb #bec258d3
 def _picture_packets(
     out: av.container.OutputContainer,
     frames: Iterable[np.ndarray],
@@ -117,7 +117,9 @@ def _picture_packets(
             chosen = {"bf": "0"} if codec == "libx264" and times_s is not None else {}
             chosen |= {k: v for k, v in options.items() if k != "pix_fmt"}
             context.options = chosen
-        frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(pixels), format="rgb24")
+        picture = np.ascontiguousarray(pixels)
+        frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
+        frame = _fill_margin(frame.reformat(format=stream.pix_fmt))
         at_s = times_s[i] if times_s is not None else i / fps
         later = times_s[i + 1 : i + 2] if times_s is not None else ()
         until_s = later[0] if later else at_s + 1 / fps
@@ -128,6 +130,16 @@ def _picture_packets(
     if stream is None:
         raise UsageError("invalid_clip", "A clip needs at least one frame.")
     return packets + stream.encode(None)
+
+
+def _fill_margin(frame: av.VideoFrame) -> av.VideoFrame:
+    # Rows are longer than the picture, and x264 looks at what malloc left there.
+    planes: Any = frame.planes
+    for plane in planes:
+        if len(planes) > 1 and plane.width < plane.line_size < 2 * plane.width:
+            rows = np.frombuffer(plane, np.uint8)[: plane.height * plane.line_size]
+            rows.reshape(plane.height, plane.line_size)[:, plane.width :] = 0
+    return frame
 
 
 def _sound_packets(
@@ -234,7 +246,7 @@ def check_file(
         raise over_limit("file", f"{found.st_size:,} bytes")
     return path
 
-# %% ../nbs/02_media.ipynb #05b86a1c
+# %% ../nbs/02_media.ipynb #2c43301c
 @contextlib.contextmanager
 def opened(
     path: Path,  # As `check_file` gives it
@@ -249,12 +261,30 @@ def opened(
     try:
         container = av.open(f"file:{path}", options=options)
     except (av.FFmpegError, UnicodeError) as error:
+        if _is_sound(path):
+            raise _no_video(path) from error
         raise Vid2ContextError(
             "media.not_media",
             f"{path.name!r} is no media file this kit opens: {_last_line(error)}.",
         ) from error
     with container:
         yield container
+
+
+def _is_sound(path: Path) -> bool:
+    "Know the sound files that are not even opened, by their first bytes."
+    with path.open("rb") as file:
+        head = file.read(512)
+    wave = head[:4] == b"RIFF" and head[8:12] == b"WAVE"
+    ogg = head[:4] == b"OggS" and b"theora" not in head
+    frame = head[:1] == b"\xff" and len(head) > 1 and head[1] & 0xE0 == 0xE0
+    return wave or ogg or frame or head[:3] == b"ID3" or head[:4] == b"fLaC"
+
+
+def _no_video(path: Path) -> Vid2ContextError:
+    return Vid2ContextError(
+        "media.no_video", f"{path.name!r} has no video track, only sound or text."
+    )
 
 
 def _last_line(error: Exception) -> str:
@@ -278,9 +308,7 @@ def video_stream(
     cover = av.stream.Disposition.attached_pic
     videos = [s for s in streams.video if s.codec_context and not s.disposition & cover]
     if not videos:
-        raise Vid2ContextError(
-            "media.no_video", f"{path.name!r} has no video track, only sound or text."
-        )
+        raise _no_video(path)
     default = av.stream.Disposition.default
     stream = min(videos, key=lambda s: (not s.disposition & default, s.index))
     context = stream.codec_context
@@ -313,7 +341,7 @@ def packets_of(
             return
         yield packet
 
-# %% ../nbs/02_media.ipynb #db22f985
+# %% ../nbs/02_media.ipynb #87be84f1
 @dataclass(frozen=True)
 class Decoded:
     "Hold one decoded frame, not yet converted, with its place in time."
@@ -345,6 +373,11 @@ class Pass:
         if keyframes:
             stream.codec_context.skip_frame = "NONKEY"
         self.items: Generator[Decoded] = self._items()
+
+    def close(self) -> None:
+        "Let go of the decoder at once, not at the next garbage collection."
+        self.items.close()
+        del self.items, self.container, self.stream
 
     def _frames(self) -> Iterator[av.VideoFrame]:
         run = 0
@@ -407,7 +440,7 @@ class Pass:
         self.items = self._items()
         return True
 
-# %% ../nbs/02_media.ipynb #8cb4a038
+# %% ../nbs/02_media.ipynb #c3c17137
 @contextlib.contextmanager
 def open_pass(
     path: Path,  # As `check_file` gives it
@@ -422,9 +455,13 @@ def open_pass(
         stream = video_stream(container, path=path, settings=settings)
         if origin_s is None:
             origin_s = container_origin_s(container)
-        yield Pass(
+        run = Pass(
             container, stream, meter=meter, origin_s=origin_s, keyframes=keyframes
         )
+        try:
+            yield run
+        finally:
+            run.close()
 
 
 def container_origin_s(
