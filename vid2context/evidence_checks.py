@@ -14,6 +14,7 @@ from .core import is_video_id
 from .dossier_checks import schema_findings
 from .findings import Finding, Question, from_problem
 from .grounding import check_ledger
+from .marks import UNIFORM_FRAMES
 from vid2context.package_reader import (
     ANALYSIS,
     CONTEXT,
@@ -214,7 +215,7 @@ def check_entry(
         "rules": package.has(RULES),
         "metadata": package.has(METADATA),
         "transcript": package.has(SOURCE_TXT),
-        "frames": bool(package.frames),
+        "frames": set(UNIFORM_FRAMES) <= set(package.frames),
         "source_video": package.video is not None,
     }
     flags = {key: dig(entry, "resources", key) for key in held}

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, cast
 
 from .schema import Problem
+from .text import one_line
 
 # %% ../nbs/08p_findings.ipynb #e64c9e94
 Severity = Literal["error", "warning", "info"]
@@ -114,11 +115,11 @@ def settle(
         ready = replace(
             one,
             severity=weight,
-            message=_cut(one.message),
-            file=None if one.file is None else _cut(one.file),
-            field=None if one.field is None else _cut(one.field),
+            message=_label(one.message) or one.code,
+            file=_label(one.file),
+            field=_label(one.field),
             value=_shown(one.value),
-            expected=None if one.expected is None else _cut(one.expected),
+            expected=_label(one.expected),
         )
         place = (ready.file or "", ready.field or "", ready.code, ready.line or 0)
         settled.setdefault((*place, str(ready.value)), ready)
@@ -128,6 +129,11 @@ def settle(
 def _cut(text: str) -> str:
     legible = text.encode("utf-8", "replace").decode()
     return legible if len(legible) <= 200 else legible[:199] + "…"
+
+
+def _label(text: str | None) -> str | None:
+    """A hostile key may be a line break; the format wants a trimmed text."""
+    return None if text is None else one_line(text, 200) or None
 
 
 def _shown(value: Any) -> Any:
