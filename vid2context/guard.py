@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['serve', 'GuardedReader', 'open_media', 'probe']
 
-# %% ../nbs/02b_guard.ipynb #ae68dd97
+# %% ../nbs/02b_guard.ipynb #a239dd78
 import contextlib
 import fcntl
 import json
@@ -30,7 +30,7 @@ from .core import UsageError, Vid2ContextError
 from .media import check_file, header_length_s, keep_last_line
 from .options import Media
 from .reader import Reader, check_times
-from .timeline import Gap, MediaInfo, Picture, Track, over_limit
+from .timeline import Counts, Gap, MediaInfo, Picture, Track, over_limit
 
 # %% ../nbs/02b_guard.ipynb #b6c01227
 _SLOTS = 3
@@ -355,7 +355,7 @@ def _end(process: subprocess.Popen[bytes], fd: int, maps: Sequence[mmap.mmap]) -
         memory.close()
     os.close(fd)
 
-# %% ../nbs/02b_guard.ipynb #5cd43282
+# %% ../nbs/02b_guard.ipynb #bfec2a16
 class GuardedReader(Reader):
     "Read one video through a child process; one pass runs at a time."
 
@@ -374,7 +374,7 @@ class GuardedReader(Reader):
         self.path, self.settings = check_file(path, settings=settings), settings
         self._jail = _Jail(self.path, settings)
         self._lost: set[Gap] = set()
-        self._counts = {"decoded": 0, "failed": 0, "corrupt": 0}
+        self._counts = Counts()
         try:
             self._jail.length_s = float(self._jail.hear()["length_s"])
             self.info = _info(self._jail.hear()["info"])
@@ -385,11 +385,6 @@ class GuardedReader(Reader):
     def close(self) -> None:
         "End the child."
         self._jail.close()
-
-    @property
-    def decode_counts(self) -> dict[str, int]:
-        "Count decoded pictures, failed packets and corrupt pictures of all passes."
-        return dict(self._counts)
 
     def frames(
         self,
@@ -444,7 +439,7 @@ class GuardedReader(Reader):
             for message in messages:
                 if "done" in message:
                     self._lost |= {Gap(**gap) for gap in message["lost"]}
-                    self._counts = message["counts"]
+                    self._counts = Counts(**message["counts"])
                 else:
                     yield message
 

@@ -6,16 +6,17 @@
 __all__ = ['WIDTH', 'HEIGHT', 'shrink', 'Look', 'look', 'change_score', 'tile_changes', 'near_duplicate', 'look_changed',
            'detail_changed']
 
-# %% ../nbs/02c_look.ipynb #3d44d203
+# %% ../nbs/02c_look.ipynb #d15f3ef5
 import math
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 
 import numpy as np
 from PIL import Image
 
-# %% ../nbs/02c_look.ipynb #eef81fd8
+# %% ../nbs/02c_look.ipynb #a078ca50
 WIDTH, HEIGHT = 160, 90
+_WEIGHTS = np.array([4899, 9617, 1868], np.float32)
 
 
 def shrink(
@@ -46,7 +47,7 @@ def _area(size: int, cells: int) -> np.ndarray:
     weights = np.clip(shared, 0, None)
     return (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
 
-# %% ../nbs/02c_look.ipynb #3d024587
+# %% ../nbs/02c_look.ipynb #8f97d51b
 @dataclass(frozen=True)
 class Look:
     "Hold how a picture looks, small enough to compare thousands."
@@ -56,16 +57,15 @@ class Look:
     @cached_property
     def gray(self) -> np.ndarray:
         "Weigh the colours to grey with integers, (90, 160) int16."
-        wide = self.rgb.astype(np.int32)
-        red, green, blue = wide[..., 0], wide[..., 1], wide[..., 2]
-        return ((4899 * red + 9617 * green + 1868 * blue + 8192) >> 14).astype(np.int16)
+        # Every sum stays below 2**24, so float32 is exact.
+        weighed = self.rgb.astype(np.float32) @ _WEIGHTS
+        return ((weighed + 8192) * 2**-14).astype(np.int16)
 
     @cached_property
     def histogram(self) -> np.ndarray:
         "Count pixels in 24 hues of 15 degrees by 16 levels of saturation."
-        hue, saturation = _hue_saturation(self.rgb)
-        bins = (hue // 15).astype(np.int64) * 16 + (saturation // 16).astype(np.int64)
-        return np.bincount(bins.ravel(), minlength=24 * 16).astype(np.float64)
+        bins = _colour_bins(self.rgb)
+        return np.bincount(bins, minlength=24 * 16).astype(np.float64)
 
     @cached_property
     def range(self) -> tuple[float, float]:
@@ -92,23 +92,28 @@ def look(
     small = rgb if rgb.shape[:2] == (HEIGHT, WIDTH) else shrink(rgb)
     return Look(small)
 
-# %% ../nbs/02c_look.ipynb #d1acaa2a
-def _hue_saturation(rgb: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    "Give hue in degrees, 0 up to 360, and saturation 0-255."
-    wide = rgb.astype(np.float32)
-    red, green, blue = wide[..., 0], wide[..., 1], wide[..., 2]
-    high, low = wide.max(axis=-1), wide.min(axis=-1)
-    spread = high - low
-    safe = np.where(spread > 0, spread, 1)
-    hue = np.where(
-        high == red,
-        (green - blue) / safe,
-        np.where(high == green, 2 + (blue - red) / safe, 4 + (red - green) / safe),
-    )
-    hue = np.where(spread > 0, hue * 60 % 360, 0)
-    hue = np.where(hue >= 360, 0, hue)
-    saturation = np.where(high > 0, 255 * spread / np.where(high > 0, high, 1), 0)
-    return hue, saturation
+# %% ../nbs/02c_look.ipynb #9f9db7c6
+@cache
+def _tables() -> tuple[np.ndarray, np.ndarray]:
+    "Divide in advance: 24 hues by (side, spread), 16 saturations by (spread, high)."
+    side, byte = np.arange(-255, 256)[:, None], np.arange(256)
+    hues = 4 * side // np.maximum(byte, 1)
+    saturations = 255 * byte[:, None] // (16 * np.maximum(byte, 1))
+    return hues.ravel().astype(np.int16), saturations.ravel().astype(np.int16)
+
+
+def _colour_bins(rgb: np.ndarray) -> np.ndarray:
+    "Give each pixel hue * 16 + saturation, with integers; grey has hue 0."
+    hues, saturations = _tables()
+    red, green, blue = np.ascontiguousarray(rgb.reshape(-1, 3).T).astype(np.int32)
+    high = np.maximum(np.maximum(red, green), blue)
+    spread = high - np.minimum(np.minimum(red, green), blue)
+    first = high == red
+    second = (high == green) & ~first
+    side = np.where(first, green - blue, np.where(second, blue - red, red - green))
+    hue = hues[(side + 255) * 256 + spread] + 16 - 8 * second - 16 * first
+    hue = (hue + 24 * (hue < 0)) * (spread > 0)
+    return hue * 16 + saturations[spread * 256 + high]
 
 # %% ../nbs/02c_look.ipynb #d6a078cc
 def change_score(

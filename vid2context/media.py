@@ -87,7 +87,7 @@ def write_clip(
     if rotation_deg % 360:
         _turn(path, rotation_deg % 360)
 
-# %% ../nbs/02_media.ipynb #bec258d3
+# %% ../nbs/02_media.ipynb #571ed121
 def _picture_packets(
     out: av.container.OutputContainer,
     frames: Iterable[np.ndarray],
@@ -113,13 +113,13 @@ def _picture_packets(
             context.time_base = tick
             context.thread_count = 1
             context.flags |= _BITEXACT
+            # x264's mbtree reads uninitialised memory where a side is no multiple of 16.
+            chosen = {"mbtree": "0"} if codec == "libx264" else {}
             # Pictures out of order would leave the last length of an MP4 wrong.
-            chosen = {"bf": "0"} if codec == "libx264" and times_s is not None else {}
+            chosen |= {"bf": "0"} if chosen and times_s is not None else {}
             chosen |= {k: v for k, v in options.items() if k != "pix_fmt"}
             context.options = chosen
-        picture = np.ascontiguousarray(pixels)
-        frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
-        frame = _fill_margin(frame.reformat(format=stream.pix_fmt))
+        frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(pixels), format="rgb24")
         at_s = times_s[i] if times_s is not None else i / fps
         later = times_s[i + 1 : i + 2] if times_s is not None else ()
         until_s = later[0] if later else at_s + 1 / fps
@@ -130,16 +130,6 @@ def _picture_packets(
     if stream is None:
         raise UsageError("invalid_clip", "A clip needs at least one frame.")
     return packets + stream.encode(None)
-
-
-def _fill_margin(frame: av.VideoFrame) -> av.VideoFrame:
-    # Rows are longer than the picture, and x264 looks at what malloc left there.
-    planes: Any = frame.planes
-    for plane in planes:
-        if len(planes) > 1 and plane.width < plane.line_size < 2 * plane.width:
-            rows = np.frombuffer(plane, np.uint8)[: plane.height * plane.line_size]
-            rows.reshape(plane.height, plane.line_size)[:, plane.width :] = 0
-    return frame
 
 
 def _sound_packets(
@@ -341,7 +331,7 @@ def packets_of(
             return
         yield packet
 
-# %% ../nbs/02_media.ipynb #87be84f1
+# %% ../nbs/02_media.ipynb #1ef21565
 @dataclass(frozen=True)
 class Decoded:
     "Hold one decoded frame, not yet converted, with its place in time."
@@ -391,7 +381,7 @@ class Pass:
                 return
             except av.FFmpegError:
                 run += 1
-                self.meter.failed += 1
+                self.meter.counts.failed += 1
                 if packet is not None and packet.pts is not None:
                     self._lost.append(packet.pts)
                 continue
@@ -414,7 +404,7 @@ class Pass:
             at_s = self.clock.place(pts, frame.duration or 0)
             self.meter.count(at_s)
             if frame.is_corrupt:
-                self.meter.corrupt += 1
+                self.meter.counts.corrupt += 1
                 self._lost.append(pts)
                 continue
             # A packet fails before the pictures around it come out, so its own
@@ -440,13 +430,13 @@ class Pass:
         self.items = self._items()
         return True
 
-# %% ../nbs/02_media.ipynb #c3c17137
+# %% ../nbs/02_media.ipynb #423f7314
 @contextlib.contextmanager
 def open_pass(
     path: Path,  # As `check_file` gives it
     *,
     settings: Media,  # Limits and threads
-    meter: Meter,  # Shared by the passes of one reader
+    meter: Meter,  # Of this pass
     origin_s: float | None = None,  # None = as the container says
     keyframes: bool = False,  # Decode keyframes only
 ) -> Iterator[Pass]:  # Closed at the end of the block

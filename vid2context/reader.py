@@ -5,13 +5,13 @@
 # %% auto #0
 __all__ = ['Reader', 'check_times']
 
-# %% ../nbs/02a_reader.ipynb #bf293b57
+# %% ../nbs/02a_reader.ipynb #b1916341
 import bisect
 import contextlib
 import itertools
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -34,7 +34,7 @@ from vid2context.media import (
     video_stream,
 )
 from .options import Media
-from .timeline import Clock, Gap, MediaInfo, Meter, Picture
+from .timeline import Clock, Counts, Gap, MediaInfo, Meter, Picture
 
 # %% ../nbs/02a_reader.ipynb #d07262fc
 _CLOSE_S = 1e-6  # Two times nearer than this are one
@@ -170,7 +170,7 @@ def _rate(nominal: float | None, packets: _Packets, length_s: float) -> float | 
         return nominal
     return round(counted, 3) or nominal
 
-# %% ../nbs/02a_reader.ipynb #bbd93097
+# %% ../nbs/02a_reader.ipynb #142720c3
 class Reader:
     "Read one video in this process: facts, pictures by time, sound, subtitles."
 
@@ -183,7 +183,7 @@ class Reader:
     ) -> None:
         self.path, self.settings = check_file(path, settings=settings), settings
         self.info, self.keyframes_s = _survey(self.path, settings, beat)
-        self._meter = Meter(settings, beat=beat)
+        self._beat, self._counts = beat, Counts()
         self._lost: set[Gap] = set()
 
     def __enter__(self) -> "Reader":
@@ -218,12 +218,7 @@ class Reader:
     @property
     def decode_counts(self) -> dict[str, int]:
         "Count decoded pictures, failed packets and corrupt pictures of all passes."
-        meter = self._meter
-        return {
-            "decoded": meter.decoded,
-            "failed": meter.failed,
-            "corrupt": meter.corrupt,
-        }
+        return asdict(self._counts)
 
     def frames(
         self,
@@ -312,7 +307,7 @@ class Reader:
         return open_pass(
             self.path,
             settings=self.settings,
-            meter=self._meter,
+            meter=Meter(self.settings, counts=self._counts, beat=self._beat),
             origin_s=self.info.origin_s,
             keyframes=keyframes,
         )
