@@ -150,6 +150,9 @@ def _refused(
     result = join_checks(Check(reason))
     result |= {"accepted": False, "accept": accept}
     result["receipt"] = make_receipt(context, claim, result)
+    if context is not None:
+        cited = {"id": claim["frame"], "on_screen": claim.get("on_screen")}
+        result["receipt"]["frame"] = cited | {"served": None}
     return result
 
 
