@@ -40,7 +40,7 @@ def nearest_units(
             return ranked[:limit]
         fetch *= 4
 
-# %% ../nbs/14c_channels.ipynb #6c20339f
+# %% ../nbs/14c_channels.ipynb #9e0a42ce
 class Channels:
     "Run the lists of a library's indexes."
 
@@ -72,7 +72,7 @@ class Channels:
                 limit=limit + len(stale),
                 family=family,
                 filters=scope.filters,
-                keep=_as_set(scope.by_time),
+                keep=scope.by_time,
             )
             found[name] = [hit for hit in hits if hit[0] not in stale][:limit]
         return found
@@ -86,8 +86,9 @@ class Channels:
         "Measure how much of the query's words one unit has."
         if self.indexes.text is None:
             return None
-        keep = _as_set(scope.by_time)
-        return self.indexes.text.coverage(query, filters=scope.filters, keep=keep)
+        return self.indexes.text.coverage(
+            query, filters=scope.filters, keep=scope.by_time
+        )
 
     def nearest(
         self,
@@ -159,10 +160,6 @@ class Channels:
             self._masks[key] = mask
         return self._masks[key]
 
-# %% ../nbs/14c_channels.ipynb #3edfa687
+# %% ../nbs/14c_channels.ipynb #36acf0ff
 VECTORS = {"dense": "text", "visual": "image"}  # Channel → name of its vectors
 MAX_MASKS = 64  # Row masks kept for scopes that come again
-
-
-def _as_set(units: frozenset[str] | None) -> set[str] | None:
-    return None if units is None else set(units)

@@ -5,19 +5,20 @@
 # %% auto #0
 __all__ = ['Moment', 'SearchResult', 'describe_moments', 'field_scores']
 
-# %% ../nbs/14g_hits.ipynb #009e6643
+# %% ../nbs/14g_hits.ipynb #ffdefda9
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from .catalog import Catalog
-from .core import timestamp_label
+from .core import Span, timestamp_label
 from .indexes import SearchWarning
 from .lists import family_of
 from .moments import Draft
 from .ranking import Ranking
-from .records import FrameRow, Unit
+from .records import Filters, FrameRow, Unit, from_row
 from .relevance import Relevance
+from .selection import where
 from .text import Table, one_line, timestamp_url
 from .text_index import TextIndex
 
@@ -154,28 +155,29 @@ def field_scores(
         fields[name] = dict(hits)
     return fields
 
-# %% ../nbs/14g_hits.ipynb #22503586
+# %% ../nbs/14g_hits.ipynb #0f5169fc
 class _Video:
-    "Read of a video what its moments have in common, once."
+    "Read of a video what its moments show."
 
     def __init__(self, catalog: Catalog, source: str, video_id: str) -> None:
         self.package = catalog.package(source, video_id)
-        self.windows = catalog.units_of(source, video_id, family="transcript")
-        self.frames = catalog.frames_of(source, video_id)
+        self._catalog = catalog
+        self._place = Filters(sources=(source,), videos=(video_id,))
 
     def said(self, start_s: float, end_s: float) -> str:
         "Give the words of a stretch."
-        return "\n".join(
-            unit.content
-            for unit in sorted(self.windows, key=lambda u: (u.timestamps, u.unit_id))
-            if unit.searchable
-            and any(a < end_s and (b or a) > start_s for a, b in unit.timestamps)
-        )
+        condition, values = where(replace(self._place, between=Span(start_s, end_s)))
+        sql = f"""SELECT content FROM units WHERE {condition}
+            AND family = 'transcript' AND searchable ORDER BY ordinal, unit_id"""
+        return "\n".join(row["content"] for row in self._catalog.rows(sql, values))
 
     def near(self, start_s: float, end_s: float) -> FrameRow | None:
         "Give the frame nearest to the start of a stretch."
-        inside = [f for f in self.frames if start_s <= f.shown_s <= end_s]
-        return min(inside, key=lambda f: (f.shown_s, f.unit_id), default=None)
+        (source,), (video,) = self._place.sources, self._place.videos
+        sql = """SELECT * FROM frames WHERE source = ? AND video_id = ?
+            AND shown_s BETWEEN ? AND ? ORDER BY shown_s, unit_id LIMIT 1"""
+        found = self._catalog.rows(sql, [source, video, start_s, end_s])
+        return from_row(FrameRow, found[0]) if found else None
 
 
 def _describe(

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['LIST_DEPTHS', 'SEARCH_DEPTH', 'Retriever']
 
-# %% ../nbs/15_retrieval.ipynb #2d789180
+# %% ../nbs/15_retrieval.ipynb #7c4a1ad6
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,7 +20,7 @@ from .kinds import ImageTextEncoder, TextEmbedder
 from .lists import WEIGHTS, effective_weights, named_lists
 from .moments import Draft, join_moments, pair_moments
 from .options import Retrieval
-from .queries import clean_query, find_scope
+from .queries import clean_query
 from .ranking import Ranking, check_floors
 from .records import Filters, Unit
 from .steps import Engine, Run
@@ -29,7 +29,7 @@ from .text_index import query_terms
 if TYPE_CHECKING:
     from PIL import Image
 
-# %% ../nbs/15_retrieval.ipynb #eb515189
+# %% ../nbs/15_retrieval.ipynb #572043f2
 LIST_DEPTHS = {"focused": 50, "balanced": 100, "deep": 200}  # Hits of each list
 SEARCH_DEPTH = 100  # Hits of each list in a search
 
@@ -84,7 +84,7 @@ class Retriever:
         named_lists(weights or {})
         table = {**WEIGHTS[mode], **(weights or {})}
         limit = SEARCH_DEPTH if mode == "search" else LIST_DEPTHS[depth]
-        scope = find_scope(self.catalog, filters or Filters())
+        scope = self.engine.scope(filters or Filters())
         run = Run(self.engine, names=names, scope=scope, limit=limit)
         run.find_words(text)
         unwanted = None if minus is None else clean_query(minus)

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['MAX_SCOPES', 'PATHS', 'T', 'Engine', 'Run']
 
-# %% ../nbs/14j_steps.ipynb #68cfcd2d
+# %% ../nbs/14j_steps.ipynb #1b3f7778
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -32,14 +32,15 @@ from .kinds import ImageTextEncoder, TextEmbedder
 from .lists import CHANNELS, LISTS
 from .options import Retrieval
 from .publish import probe_vectors
-from .queries import Scope
+from .queries import Scope, find_scope
 from .ranking import FIELD_FLOORS, apply_floors
+from .records import Filters
 from .relevance import Relevance, judge
 
 if TYPE_CHECKING:
     from PIL import Image
 
-# %% ../nbs/14j_steps.ipynb #f3591795
+# %% ../nbs/14j_steps.ipynb #30279d7f
 class Engine:
     "Hold what all queries share."
 
@@ -59,6 +60,20 @@ class Engine:
         self.settings = settings
         self.channels = Channels(indexes)
         self._backgrounds: dict[tuple[str, frozenset[str]], Background | None] = {}
+        self._scopes: dict[tuple[int, Filters], Scope] = {}
+
+    def scope(
+        self,
+        filters: Filters,  # As asked for
+    ) -> Scope:  # Raises UsageError `source_not_found` or `video_not_found`
+        "Find the units that may answer, or remember them."
+        key = (self.catalog.generation, filters)
+        if key not in self._scopes:
+            found = find_scope(self.catalog, filters)
+            while len(self._scopes) >= MAX_SCOPES:
+                self._scopes.pop(next(iter(self._scopes)))
+            self._scopes[key] = found
+        return self._scopes[key]
 
     def background(
         self,
@@ -78,8 +93,8 @@ class Engine:
             self._backgrounds[key] = found
         return self._backgrounds[key]
 
-# %% ../nbs/14j_steps.ipynb #e46b53b9
-MAX_SCOPES = 64  # Scopes whose yardsticks are kept
+# %% ../nbs/14j_steps.ipynb #ee886ff9
+MAX_SCOPES = 16  # Scopes that are remembered, with their yardsticks
 PATHS = {"lexical": "text", "dense": "vector", "visual": "visual"}  # In warnings
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ import math
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -113,7 +113,7 @@ def build_text_index(
 MAX_TERMS = 64  # Distinct terms of a query that count
 STEM_LANGUAGES = 4  # Languages a query is stemmed by
 SCORE_DECIMALS = 4  # Of a score
-FEW_STRETCHES = 64  # Up to here rows in scope are asked for from–to, not one by one
+FEW_STRETCHES = 16  # Up to here rows in scope are asked for from–to, not one by one
 
 
 def query_terms(
@@ -183,7 +183,7 @@ class TextIndex:
         limit: int,  # Most hits, >= 1
         family: str | None = None,  # Only units of this family
         filters: Filters | None = None,  # Units in scope, but for `between`
-        keep: set[str] | None = None,  # Ids in scope besides; None: all
+        keep: Set[str] | None = None,  # Ids in scope besides; None: all
         fields: Sequence[str] | None = None,  # Keys of `BOOSTS`; None: all, and stems
     ) -> list[tuple[str, float]]:  # Unit ids and BM25 scores, best first, equals by id
         "Find units by the words of a query."
@@ -212,7 +212,7 @@ class TextIndex:
         query: str,  # Any text
         *,
         filters: Filters | None = None,  # Units in scope, but for `between`
-        keep: set[str] | None = None,  # Ids in scope besides; None: all
+        keep: Set[str] | None = None,  # Ids in scope besides; None: all
     ) -> dict[str, float]:  # Term → ln((N + 1) / (df + 0.5)) over the units in scope
         "Weigh the terms of a query by how rare they are."
         scope = self._scope(None, filters, keep)
@@ -223,7 +223,7 @@ class TextIndex:
         query: str,  # Any text
         *,
         filters: Filters | None = None,  # Units in scope, but for `between`
-        keep: set[str] | None = None,  # Ids in scope besides; None: all
+        keep: Set[str] | None = None,  # Ids in scope besides; None: all
     ) -> float:  # 0–1; 0 without a term or a unit in scope
         "Measure how much of a query's weight the best single unit matches."
         scope = self._scope(None, filters, keep)
@@ -258,7 +258,7 @@ class TextIndex:
         ]
 
     def _scope(
-        self, family: str | None, filters: Filters | None, keep: set[str] | None
+        self, family: str | None, filters: Filters | None, keep: Set[str] | None
     ) -> list[Query]:
         "Write what a unit must meet, as queries of score 0."
         wanted = filters or Filters()
