@@ -27,6 +27,13 @@ from .tracks import language_tag
 
 # %% ../nbs/03v_caption_files.ipynb #09087ce3
 _ARROW = re.compile(r"(?m)^[ \t]*(?:\d+:)?\d{1,2}:\d{1,2}([.,]?)\d*[ \t]*-->")
+_SBV_LINE = re.compile(r"(?m)^[ \t]*\d+:[\d:.]+[ \t]*,")
+_COUNTED = {
+    "vtt": re.compile("-->"),
+    "srt": re.compile("-->"),
+    "ass": re.compile(r"(?m)^[ \t]*Dialogue:"),
+    "sbv": _SBV_LINE,
+}
 _INDEXED = re.compile(r"(?m)\A\s*\d+[ \t]*\n[^\n]*-->")
 
 
@@ -69,8 +76,9 @@ def parse_captions(
         raise Vid2ContextError(
             "transcript.empty", "The caption file is empty. Give another track."
         )
-    refuse_large(text.count("-->"), limits.max_cues, "cues")
     form = _format(text, name)
+    if form in _COUNTED:
+        refuse_large(len(_COUNTED[form].findall(text)), limits.max_cues, "cues")
     if form == "unknown":
         raise Vid2ContextError(
             "transcript.unknown_format",

@@ -139,6 +139,8 @@ def squeeze(
     text: str,  # Untrusted
 ) -> str:  # NFC, trimmed, one space between words; zero-width ends are gone
     "Put a caption text on one clean line."
+    if text.isascii() and text.isprintable():
+        return " ".join(text.split())
     return _GAP.sub(_gap, one_line(text)).strip(" \u200b")
 
 # %% ../nbs/03n_cues.ipynb #af8365a6
@@ -162,6 +164,9 @@ def read_markup(
     speaker: str | None = None,  # Whoever speaks before a voice tag says otherwise
 ) -> tuple[tuple[Line, ...], tuple[str, ...]]:  # Lines without tags, and flags
     "Take the tags out of a cue and keep what they say."
+    if "<" not in raw:
+        texts = (squeeze(decode_entities(part)) for part in raw.split("\n"))
+        return cap_lines([Line(text, speaker) for text in texts if text])
     scan, time_s, at = _Scan(speakers=[speaker], voice=speaker), None, 0
     for found in _TAG.finditer(raw):
         inner = found[0][1:-1]

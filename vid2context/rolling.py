@@ -57,7 +57,7 @@ def is_rolling(
     pairs = moved = 0
     for shown, cue in itertools.pairwise(cues):
         same = [x.text for x in shown.lines] == [x.text for x in cue.lines]
-        if _gap_s(shown, cue) > GAP_S or (same and not (_holds(shown) or _holds(cue))):
+        if _gap_s(shown, cue) > GAP_S or (same and _holds(shown) == _holds(cue)):
             continue
         pairs += 1
         moved += _carried(shown.lines, cue.lines, cue.start_s)[0] > 0
@@ -79,7 +79,7 @@ def unroll(
         end_s = cue.end_s
         if after and (end_s is None or cue.start_s < after.start_s < end_s):
             end_s = after.start_s
-        if lines and not _holds(cue):
+        if lines:
             out.append(replace(cue, end_s=end_s, lines=lines))
         before = cue
     return out

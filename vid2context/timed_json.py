@@ -26,7 +26,7 @@ from vid2context.cues import (
 )
 
 # %% ../nbs/03p_timed_json.ipynb #4fdb85d0
-MAX_NODES = 4_000_000
+MAX_NODES = 2_000_000
 _MAX_MS = 10**10
 Run = tuple[str, float | None, float | None]
 

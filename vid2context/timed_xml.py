@@ -26,6 +26,7 @@ from .tracks import language_tag
 
 # %% ../nbs/03q_timed_xml.ipynb #e07f684a
 _MAX_DEPTH = 32
+_ROW_TAG = re.compile(r"<(?:\w{1,20}:)?p[\s>]")
 _Attrs = dict[str, str]
 
 
@@ -60,7 +61,8 @@ def read_xml(
     max_cues: int,  # Refuse more cues than this
 ) -> Captions:  # Raises Vid2ContextError `transcript.xml_refused`, `xml_invalid`, …
     "Read XML captions; the root element decides which."
-    refuse_large(text.count("<"), MAX_NODES, "nodes")
+    refuse_large(text.count("<"), 2 * MAX_NODES, "tags")
+    refuse_large(len(_ROW_TAG.findall(text)), max_cues, "cues")
     parser, sinks, depth = expat.ParserCreate("utf-8"), list[_Sink](), 0
 
     def refuse(*_: object) -> None:
@@ -73,7 +75,6 @@ def read_xml(
             raise unreadable("xml_refused", f"nested deeper than {_MAX_DEPTH} levels")
         local = {_local(key): value for key, value in attrs.items()}
         if sinks:
-            refuse_large(len(sinks[0].rows), max_cues, "cues")
             sinks[0].start(_local(name), local)
         elif _local(name) in _ROOTS:
             sinks.append(_ROOTS[_local(name)](local))

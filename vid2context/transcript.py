@@ -98,11 +98,10 @@ def transcript_of(
     for track in captions:
         try:
             found = _from_captions(track, duration_s, settings)
-        except Vid2ContextError as error:
-            if not error.code.startswith("transcript."):
-                raise
+        except (OSError, Vid2ContextError) as error:
             name = one_line(track.path.name, 80)
-            refused.append(f"track_refused: {name}: {error.message}")
+            why = getattr(error, "message", None) or "it cannot be opened"
+            refused.append(f"track_refused: {name}: {why}")
             continue
         return replace(found, issues=(*refused, *found.issues))
     if recognizer is None or audio is None:
@@ -154,6 +153,13 @@ def _checked_folder(folder: Path) -> Path:
     return path
 
 
+def _model_name(path: Path) -> str:
+    "Name a model after its folder, or the folder around a snapshot."
+    if path.parent.name == "snapshots":
+        return path.parents[1].name
+    return path.parent.name if path.name == "model" else path.name
+
+
 def _digest(path: Path) -> str:
     files = sorted(p for p in path.iterdir() if p.suffix in (".bin", ".json", ".txt"))
     return sha256_bytes(canonical_json([[p.name, sha256_file(p)] for p in files]))
@@ -173,11 +179,10 @@ class WhisperRecognizer:
         from faster_whisper import WhisperModel
 
         path = _checked_folder(folder)
-        snapshot = path.parent.name == "snapshots"
         self.descriptor = ProviderDescriptor(
-            id=path.parents[1].name if snapshot else path.name,
+            id=_model_name(path),
             version=importlib.metadata.version("faster-whisper"),
-            revision=path.name if snapshot else None,
+            revision=path.name if path.parent.name == "snapshots" else None,
             weights_sha256=_digest(path),
             preprocess=canonical_json(_OPTIONS).decode(),
             precision="int8",
