@@ -127,7 +127,7 @@ def hum(
         track[start : start + len(beat)] += 0.2 * note
     return track.astype(np.float32)
 
-# %% ../nbs/30e_narration.ipynb #0326c829
+# %% ../nbs/30e_narration.ipynb #c3e62879
 @dataclass(frozen=True)
 class Cue:
     "One caption."
@@ -144,9 +144,10 @@ def _stamp(seconds: float) -> str:
 
 
 def _rows(words: Sequence[SpokenWord], width: int) -> list[list[SpokenWord]]:
-    rows: list[list[SpokenWord]] = [[]]
+    rows: list[list[SpokenWord]] = []
     for word in words:
-        if rows[-1] and sum(len(w.text) + 1 for w in rows[-1]) + len(word.text) > width:
+        taken = sum(len(w.text) + 1 for w in rows[-1]) if rows else width
+        if taken + len(word.text) > width:
             rows.append([])
         rows[-1].append(word)
     return rows
