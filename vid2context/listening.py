@@ -54,7 +54,7 @@ def quiet_cuts(
         near = middles[np.abs(middles - target) <= piece_s * _RATE / 2]
         best = near[np.argmin(np.abs(near - target))] if len(near) else target
         cuts.append(int(best))
-    return cuts
+    return sorted(set(cuts))
 
 # %% ../nbs/03w_listening.ipynb #8f682cdc
 def listen(
