@@ -51,7 +51,7 @@ from vid2context.sampling import (
 from .sheets import write_pages
 from .timeline import over_limit
 
-# %% ../nbs/05c_extraction.ipynb #daefcd55
+# %% ../nbs/05c_extraction.ipynb #30ac3703
 _LABEL = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _KINDS = ("uniform", "adaptive", "sequence", "supplemental")
 
@@ -83,7 +83,7 @@ class _Writer:
         self.written += len(data)
         if self.written > self.settings.media.max_output_bytes:
             raise over_limit("output", f"frames of more than {self.written:,} bytes")
-        write_atomic(self.folder / wish.name, data)
+        _put(self.folder / wish.name, data)
         digest = sha256_bytes(data)
         same = self._first.setdefault((wish.kind, digest), wish.name)
         self.frames.append(
@@ -114,6 +114,13 @@ class _Writer:
             return self._kept[0]
         self._kept = (name, seen)
         return None
+
+
+def _put(path: Path, data: bytes) -> None:
+    # Hundreds of frames in a staged folder: whole or absent, but no flush for each.
+    part = path.with_name(f".{path.name}.part")
+    part.write_bytes(data)
+    part.replace(path)
 
 
 def _png(image: Image.Image) -> bytes:
