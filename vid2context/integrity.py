@@ -140,8 +140,8 @@ def _bodies(bundle: Bundle, headings: Sequence[Heading]) -> Iterator[BundleFindi
 
 
 def _outline(bundle: Bundle, headings: Sequence[Heading]) -> Iterator[BundleFinding]:
-    upper = [heading.text for heading in headings if heading.level < 3]
-    if upper != [TITLE, *OUTLINE]:
+    upper = [(heading.level, heading.text) for heading in headings if heading.level < 3]
+    if upper != [(1, TITLE), *((2, text) for text in OUTLINE)]:
         message = "The title and the six sections of context.md are not as they were."
         yield BundleFinding("outline_mismatch", message)
     lower = {key: heading for key, heading in _cited(headings)}
@@ -253,6 +253,9 @@ def check_answer(
 # %% ../nbs/16d_integrity.ipynb #7b33fb4a
 _LINK = r"\s*(?:[,;]|[-\u2013\u2014])\s*"
 _GROUP = re.compile(rf"\[(S\d{{1,4}}(?:{_LINK}S?\d{{1,4}})*)\]")
+_END = re.compile(
+    rf"[.!?\u3002\uff01\uff1f]+[\"')\u201d\u2019]*(?:\s*{_GROUP.pattern})*(?=\s|$)"
+)
 
 
 def _number(citation_id: str) -> int:
@@ -270,5 +273,9 @@ def _sentences(text: str) -> Iterator[str]:
     for line in re.split(r"\n\s*\n|\n(?=\s*(?:[-*+]|\d+\.|#)\s)", text):
         if re.match(r"\s*#{1,6}\s", line):
             continue
-        parts = re.split(r"(?<=[.!?\u3002\uff01\uff1f])\s+(?!\[S\d)", line)
-        yield from (part for part in parts if re.search(r"[^\W\d_]", part))
+        start = 0
+        for end in [*(found.end() for found in _END.finditer(line)), len(line)]:
+            part = line[start:end]
+            start = end
+            if re.search(r"[^\W\d_]", _GROUP.sub("", part)):
+                yield part
