@@ -18,6 +18,7 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from .core import UsageError, Vid2ContextError
+from .first_answer import WatchedProvider
 from vid2context.kinds import (
     PROVIDER_KINDS,
     Captioner,
@@ -81,6 +82,10 @@ BUILTINS: dict[tuple[str, str], Builtin] = {
         "clip-small",
     ),
     ("ocr", "rapidocr"): Builtin("vid2context.captioning:RapidReader", ("rapidocr",)),
+    ("captioner", "fake-captioner"): Builtin("vid2context.fakes:FakeCaptioner"),
+    ("image_text_encoder", "fake-encoder"): Builtin("vid2context.fakes:FakeEncoder"),
+    ("ocr", "fake-reader"): Builtin("vid2context.fakes:FakeReader"),
+    ("embedder", "fake-embedder"): Builtin("vid2context.fakes:FakeEmbedder"),
     ("asr", "faster-whisper"): Builtin(
         "vid2context.transcript:load_recognizer", ("faster_whisper",), "asr"
     ),
@@ -161,7 +166,7 @@ def resolve(
         raise Vid2ContextError(
             "provider_invalid", f"{kind} {chosen!r} does not fit: {'; '.join(faults)}."
         )
-    return provider
+    return WatchedProvider(provider)
 
 # %% ../nbs/05a_providers.ipynb #4bc9ef3b
 def _make(factory: Callable[..., Any], settings: Settings) -> Any:
