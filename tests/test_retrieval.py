@@ -1,6 +1,7 @@
 "Retrieval: whole queries over a real library on disk, with a small honest embedder."
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from hashlib import sha256
 from types import SimpleNamespace
@@ -648,3 +649,25 @@ def test_a_question_needs_something_to_ask_by(retriever):
     with pytest.raises(UsageError) as caught:
         retriever.query()
     assert caught.value.code == "invalid_query"
+
+
+def test_many_threads_get_the_same_answers(library):
+    shared = Retriever(*library, embedder=WordEmbedder(), encoder=ColourEncoder())
+    scopes = [
+        Filters(videos=(v,), between=Span(0, 30 * i))
+        for i in range(1, 12)
+        for v in TOPICS
+    ]
+    want = [
+        shared.search("rope honey", filters=f, abstain=False).moments for f in scopes
+    ]
+    fresh = Retriever(*library, embedder=WordEmbedder(), encoder=ColourEncoder())
+
+    def ask(filters):
+        result = fresh.search("rope honey", filters=filters, abstain=False)
+        assert not result.ranking.is_partial
+        return result.moments
+
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(2):
+            assert list(pool.map(ask, scopes)) == want

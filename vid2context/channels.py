@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Hits', 'VECTORS', 'MAX_MASKS', 'nearest_units', 'Channels']
 
-# %% ../nbs/14c_channels.ipynb #3d570518
+# %% ../nbs/14c_channels.ipynb #d43b3f0a
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from .background import Background, measure
 from .indexes import Indexes
 from .lists import LISTS, family_of
-from .queries import Scope
+from .queries import Recent, Scope
 from .vector_index import VectorIndex
 
 # %% ../nbs/14c_channels.ipynb #2bd307e1
@@ -40,7 +40,7 @@ def nearest_units(
             return ranked[:limit]
         fetch *= 4
 
-# %% ../nbs/14c_channels.ipynb #9e0a42ce
+# %% ../nbs/14c_channels.ipynb #50f2763d
 class Channels:
     "Run the lists of a library's indexes."
 
@@ -50,7 +50,7 @@ class Channels:
     ) -> None:
         self.indexes = indexes
         self._parts: dict[tuple[str, str], VectorIndex] = {}
-        self._masks: dict[tuple[str, str, frozenset[str]], np.ndarray] = {}
+        self._masks = Recent[np.ndarray](MAX_MASKS)
 
     def lexical(
         self,
@@ -151,14 +151,13 @@ class Channels:
         units = self._part(channel, family).units
         if scope.units is None:
             return np.fromiter((u not in stale for u in units), bool, len(units))
-        key = (channel, family, scope.units)
-        if key not in self._masks:
-            allowed = scope.units - stale
-            mask = np.fromiter((u in allowed for u in units), bool, len(units))
-            while len(self._masks) >= MAX_MASKS:
-                self._masks.pop(next(iter(self._masks)))
-            self._masks[key] = mask
-        return self._masks[key]
+        allowed = scope.units
+        return self._masks.get(
+            (channel, family, allowed),
+            lambda: np.fromiter(
+                (u in allowed and u not in stale for u in units), bool, len(units)
+            ),
+        )
 
 # %% ../nbs/14c_channels.ipynb #36acf0ff
 VECTORS = {"dense": "text", "visual": "image"}  # Channel → name of its vectors

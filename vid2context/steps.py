@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['MAX_SCOPES', 'PATHS', 'T', 'Engine', 'Run']
 
-# %% ../nbs/14j_steps.ipynb #1b3f7778
+# %% ../nbs/14j_steps.ipynb #3f49c339
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -32,7 +32,7 @@ from .kinds import ImageTextEncoder, TextEmbedder
 from .lists import CHANNELS, LISTS
 from .options import Retrieval
 from .publish import probe_vectors
-from .queries import Scope, find_scope
+from .queries import Recent, Scope, find_scope
 from .ranking import FIELD_FLOORS, apply_floors
 from .records import Filters
 from .relevance import Relevance, judge
@@ -40,7 +40,7 @@ from .relevance import Relevance, judge
 if TYPE_CHECKING:
     from PIL import Image
 
-# %% ../nbs/14j_steps.ipynb #30279d7f
+# %% ../nbs/14j_steps.ipynb #336af90e
 class Engine:
     "Hold what all queries share."
 
@@ -59,8 +59,8 @@ class Engine:
         self.encoder = encoder
         self.settings = settings
         self.channels = Channels(indexes)
-        self._backgrounds: dict[tuple[str, frozenset[str]], Background | None] = {}
-        self._scopes: dict[tuple[int, Filters], Scope] = {}
+        self._backgrounds = Recent[Background | None](MAX_SCOPES)
+        self._scopes = Recent[Scope](MAX_SCOPES)
 
     def scope(
         self,
@@ -68,12 +68,7 @@ class Engine:
     ) -> Scope:  # Raises UsageError `source_not_found` or `video_not_found`
         "Find the units that may answer, or remember them."
         key = (self.catalog.generation, filters)
-        if key not in self._scopes:
-            found = find_scope(self.catalog, filters)
-            while len(self._scopes) >= MAX_SCOPES:
-                self._scopes.pop(next(iter(self._scopes)))
-            self._scopes[key] = found
-        return self._scopes[key]
+        return self._scopes.get(key, lambda: find_scope(self.catalog, filters))
 
     def background(
         self,
@@ -83,15 +78,13 @@ class Engine:
         "Give the yardstick of a channel in a scope."
         if scope.units is None:
             return self.channels.background(channel, scope=scope, probes=None)
-        key = (channel, scope.units)
-        if key not in self._backgrounds:
-            index = self.indexes.vectors.get(VECTORS[channel])
+        index = self.indexes.vectors.get(VECTORS[channel])
+
+        def measured() -> Background | None:
             probes = probe_vectors(self.catalog, index.identity) if index else None
-            found = self.channels.background(channel, scope=scope, probes=probes)
-            while len(self._backgrounds) >= MAX_SCOPES:
-                self._backgrounds.pop(next(iter(self._backgrounds)))
-            self._backgrounds[key] = found
-        return self._backgrounds[key]
+            return self.channels.background(channel, scope=scope, probes=probes)
+
+        return self._backgrounds.get((channel, scope.units), measured)
 
 # %% ../nbs/14j_steps.ipynb #ee886ff9
 MAX_SCOPES = 16  # Scopes that are remembered, with their yardsticks
