@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['Facts', 'measure', 'Sighting', 'sightings_of', 'picture_title', 'nearest_frame', 'sighting_claim']
 
-# %% ../nbs/08j_draft_facts.ipynb #372f3e7d
+# %% ../nbs/08j_draft_facts.ipynb #74f32582
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -162,7 +163,7 @@ def sightings_of(
 def _origin(frame: FrameFile) -> str | None:
     return frame.duplicate_of or frame.same_frame_as
 
-# %% ../nbs/08j_draft_facts.ipynb #8790e981
+# %% ../nbs/08j_draft_facts.ipynb #288667bf
 def picture_title(
     sighting: Sighting,  # A picture in which something was read
 ) -> str:  # Its first line of two words or more, at most 80 characters
@@ -178,7 +179,9 @@ def nearest_frame(
 ) -> FrameFile:  # Not a black one, if there is any other; the earlier of two
     "Find the frame nearest to a time."
     seen = [frame for frame in frames if not frame.black] or list(frames)
-    return min(seen, key=lambda f: (round(abs(f.at_s - at_s), 3), f.at_s, f.file))
+    at = bisect_left(seen, at_s, key=lambda frame: frame.at_s)
+    around = seen[max(0, at - 2) : at + 2]
+    return min(around, key=lambda f: (round(abs(f.at_s - at_s), 3), f.at_s, f.file))
 
 
 def sighting_claim(

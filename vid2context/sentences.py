@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['is_dense', 'terms_of', 'likeness', 'Sentence', 'sentences_of']
 
-# %% ../nbs/08h_sentences.ipynb #20916743
+# %% ../nbs/08h_sentences.ipynb #aab9b7e1
+import itertools
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
@@ -62,7 +63,7 @@ class Sentence:
     last: int  # Number of the segment it ends in
     terms: tuple[str, ...]  # Its terms, in order
 
-# %% ../nbs/08h_sentences.ipynb #2b4e83a3
+# %% ../nbs/08h_sentences.ipynb #29ea61d3
 _LONG_TERMS = 50
 _STOP = regex.compile(r"[.!?…]+[\"'”’»)\]]*(?=\s|$)|[。！？]+[」』）]*")
 _SHORT = (
@@ -106,19 +107,14 @@ def _pieces(text: str) -> list[tuple[int, int]]:
     return found
 
 
-def _word_time(segment: Segment, text: str, at: int, *, end: bool) -> float:
-    "Give the time of the word at a place of a segment's text."
+def _word_starts(segment: Segment, text: str) -> list[int]:
+    "Give the place of each timed word in the text; none when they do not spell it."
     words = segment.words or ()
-    if " ".join(word.text for word in words) == text:
-        begin = 0
-        for word in words:
-            if begin <= at < begin + len(word.text):
-                time_s = word.end_s if end else word.start_s
-                return min(max(time_s, segment.start_s), segment.end_s)
-            begin += len(word.text) + 1
-    return segment.end_s if end else segment.start_s
+    if " ".join(word.text for word in words) != text:
+        return []
+    return [0, *itertools.accumulate(len(word.text) + 1 for word in words)][:-1]
 
-# %% ../nbs/08h_sentences.ipynb #47934f93
+# %% ../nbs/08h_sentences.ipynb #7f72a4b5
 class _Run:
     "Join neighbouring segments and remember where each begins."
 
@@ -131,20 +127,30 @@ class _Run:
             self.starts.append(at)
             at += len(text) + 1
 
+        pairs = zip(segments, self.texts, strict=True)
+        self.words = [_word_starts(segment, text) for segment, text in pairs]
+
     def _place(self, at: int) -> int:
         return bisect_right(self.starts, at) - 1
 
+    def _time(self, at: int, *, end: bool) -> float:
+        "Give the time of the word at a place, else that of its segment."
+        i = self._place(at)
+        segment, starts = self.segments[i], self.words[i]
+        if not (starts and segment.words):
+            return segment.end_s if end else segment.start_s
+        word = segment.words[bisect_right(starts, at - self.starts[i]) - 1]
+        time_s = word.end_s if end else word.start_s
+        return min(max(time_s, segment.start_s), segment.end_s)
+
     def sentence(self, begin: int, end: int) -> Sentence:
         text = self.text[begin:end]
-        a, b = self._place(begin), self._place(end - 1)
-        one, other = self.segments[a], self.segments[b]
-        starts, ends = begin - self.starts[a], end - 1 - self.starts[b]
         return Sentence(
             text,
-            _word_time(one, self.texts[a], starts, end=False),
-            _word_time(other, self.texts[b], ends, end=True),
-            one.i,
-            other.i,
+            self._time(begin, end=False),
+            self._time(end - 1, end=True),
+            self.segments[self._place(begin)].i,
+            self.segments[self._place(end - 1)].i,
             tuple(terms_of(text)),
         )
 
