@@ -180,6 +180,23 @@ def test_lost_pictures_are_counted_and_named(tmp_path):
             assert [p.asked_s for p in reader.at([1, 6.2, 8], strict=False)] == [1, 8]
 
 
+def test_a_pass_that_is_given_up_says_so(tmp_path):
+    clip = tmp_path / "hurt.mkv"
+    write_clip(clip, map(numbered, range(200)), fps=10, options={"g": "1"})
+    overwrite(clip, lambda bodies: bodies[60:140])
+    with Reader(clip, settings=PLAIN) as reader:
+        assert reader.info.duration_s == pytest.approx(20.0)
+        assert len(list(reader.frames(size=(16, 12)))) == 60
+        assert [(g.start_s, g.end_s) for g in reader.gaps] == [(6.0, 20.0)]
+        assert [p.substituted for p in reader.at([5.95, 6.2, 15.0])] == [
+            False,
+            True,
+            False,
+        ]
+        with pytest.raises(Vid2ContextError, match="within 1 s"):
+            list(reader.at([9.0]))
+
+
 def test_joined_broadcasts_keep_their_order(tmp_path):
     parts = []
     for first, size in ((0, (128, 96)), (100, (64, 48))):

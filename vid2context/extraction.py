@@ -149,7 +149,7 @@ def _write(
         writer.put(next(w for w in waiting if w.target is found.target), found)
     return tuple(writer.frames)
 
-# %% ../nbs/05c_extraction.ipynb #bc8c3d66
+# %% ../nbs/05c_extraction.ipynb #1a8ef230
 def extract_frames(
     path: str | Path,  # A local video
     dest: str | Path,  # The package's `visual` folder, made when absent
@@ -202,7 +202,13 @@ def extract_frames(
     for kind in plan:
         folder = dest / "frames"
         cells = [(folder / f.file, f.at_s) for f in frames if f.kind == kind]
-        write_pages(folder, kind, cells=cells, pixel_aspect=info.pixel_aspect)
+        write_pages(
+            folder,
+            kind,
+            cells=cells,
+            max_pixels=settings.media.max_pixels,
+            pixel_aspect=info.pixel_aspect,
+        )
     write_atomic(dest / "coverage.json", pretty_json(coverage))
     return FrameSet(info, coverage, frames)
 
@@ -220,7 +226,7 @@ def _check_uniform(
             "re-encode the file.",
         )
 
-# %% ../nbs/05c_extraction.ipynb #35cca31c
+# %% ../nbs/05c_extraction.ipynb #a2d5bd0a
 def capture(
     path: str | Path,  # The same video
     dest: str | Path,  # The package's `visual` folder, with `coverage.json`
@@ -244,7 +250,13 @@ def capture(
         of_kind = [e for e in others if e["kind"] == kind]
         of_kind.sort(key=lambda e: e["file"] if kind == "sequence" else "")
         cells = [(folder / e["file"], e["timestamp_seconds"]) for e in of_kind]
-        write_pages(folder, kind, cells=cells, pixel_aspect=info.pixel_aspect)
+        write_pages(
+            folder,
+            kind,
+            cells=cells,
+            max_pixels=settings.media.max_pixels,
+            pixel_aspect=info.pixel_aspect,
+        )
     write_atomic(dest / "coverage.json", pretty_json(coverage))
     return frames
 

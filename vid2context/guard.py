@@ -355,7 +355,7 @@ def _end(process: subprocess.Popen[bytes], fd: int, maps: Sequence[mmap.mmap]) -
         memory.close()
     os.close(fd)
 
-# %% ../nbs/02b_guard.ipynb #bfec2a16
+# %% ../nbs/02b_guard.ipynb #3d7c4a52
 class GuardedReader(Reader):
     "Read one video through a child process; one pass runs at a time."
 
@@ -365,12 +365,6 @@ class GuardedReader(Reader):
         *,
         settings: Media,  # Limits and threads
     ) -> None:
-        if sys.platform == "win32":
-            raise UsageError(
-                "guard_unavailable",
-                "Guarded decoding needs Linux or macOS; set [media] guarded = off "
-                "for clips of your own.",
-            )
         self.path, self.settings = check_file(path, settings=settings), settings
         self._jail = _Jail(self.path, settings)
         self._lost: set[Gap] = set()
@@ -378,6 +372,7 @@ class GuardedReader(Reader):
         try:
             self._jail.length_s = float(self._jail.hear()["length_s"])
             self.info = _info(self._jail.hear()["info"])
+            self._jail.length_s = max(self._jail.length_s, self.info.duration_s)
         except BaseException:
             self.close()
             raise

@@ -170,7 +170,7 @@ def _rate(nominal: float | None, packets: _Packets, length_s: float) -> float | 
         return nominal
     return round(counted, 3) or nominal
 
-# %% ../nbs/02a_reader.ipynb #142720c3
+# %% ../nbs/02a_reader.ipynb #56d04e42
 class Reader:
     "Read one video in this process: facts, pictures by time, sound, subtitles."
 
@@ -237,6 +237,8 @@ class Reader:
                     yield self._picture(held, item.at_s, converter)
                 held = item
             if held is not None:
+                if run.broken:
+                    self._note(held, None)
                 yield self._picture(held, self.info.duration_s, converter)
 
     def at(
@@ -312,9 +314,12 @@ class Reader:
             keyframes=keyframes,
         )
 
-    def _note(self, before: Decoded, after: Decoded) -> None:
-        if after.lost and after.at_s > before.end_s + _CLOSE_S:
-            self._lost.add(Gap(before.end_s, after.at_s, "undecodable"))
+    def _note(self, before: Decoded, after: Decoded | None) -> None:
+        "Name the hole between two neighbours, or after a pass that was given up."
+        end_s = after.at_s if after else self.info.end_s
+        lost = after.lost if after else True
+        if lost and end_s > before.end_s + _CLOSE_S:
+            self._lost.add(Gap(before.end_s, end_s, "undecodable"))
 
     def _picture(
         self,
@@ -345,7 +350,7 @@ def check_times(
     ):
         raise UsageError("invalid_times", "Times must be ascending and not negative.")
 
-# %% ../nbs/02a_reader.ipynb #1c46fa7a
+# %% ../nbs/02a_reader.ipynb #3e92c05f
 class _Cursor:
     "Stand between two neighbouring pictures and move forward in time."
 
@@ -375,6 +380,10 @@ class _Cursor:
     def answer(self, at_s: float) -> tuple[Decoded | None, float, bool]:
         "Give the picture, when it ends, and whether it stands in for a lost one."
         before, after = self.before, self.next
+        if before is not None and after is None and self._cut(before):
+            near = at_s - before.at_s <= _NEAR_S
+            if at_s >= before.end_s - _CLOSE_S:
+                return (before if near else None), before.end_s, near
         if before is None or after is None:
             return before, self.info.duration_s, False
         if not after.lost or at_s < before.end_s - _CLOSE_S:
@@ -384,6 +393,10 @@ class _Cursor:
         if at_s - before.at_s <= after.at_s - at_s:
             return before, after.at_s, True
         return after, after.end_s, True
+
+    def _cut(self, last: Decoded) -> bool:
+        "Tell whether a pass was given up while the file goes on."
+        return self.run.broken and self.info.end_s > last.end_s + _CLOSE_S
 
     def _pays(self, here_s: float, at_s: float) -> bool:
         "Seek over half a group of pictures, when a keyframe lies on the way."
@@ -411,7 +424,7 @@ class _Cursor:
 
     def _step(self) -> None:
         self.before, self.next = self.next, next(self.run.items, None)
-        if self.before is not None and self.next is not None:
+        if self.before is not None and (self.next is not None or self.run.broken):
             self.reader._note(self.before, self.next)
 
     def _seek(self, at_s: float) -> None:

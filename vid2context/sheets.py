@@ -5,8 +5,9 @@
 # %% auto #0
 __all__ = ['SHEET_COLUMNS', 'SHEET_CELLS', 'SHEET_CELL_PX', 'write_sheet', 'write_pages']
 
-# %% ../nbs/02d_sheets.ipynb #3f3162fe
+# %% ../nbs/02d_sheets.ipynb #1d1a5ffc
 import io
+import warnings
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -15,8 +16,9 @@ from typing import Any
 from PIL import Image, ImageDraw, ImageFont
 
 from .core import format_time, write_atomic
+from .timeline import over_limit
 
-# %% ../nbs/02d_sheets.ipynb #95384b78
+# %% ../nbs/02d_sheets.ipynb #d13f2138
 SHEET_COLUMNS, SHEET_CELLS, SHEET_CELL_PX = 4, 24, 320
 
 
@@ -24,10 +26,11 @@ def write_sheet(
     path: Path,  # JPEG to write
     frames: Sequence[tuple[Path, float]],  # Image file and time of each cell, >= 1
     *,
+    max_pixels: int,  # Larger images are refused unread
     pixel_aspect: float = 1.0,  # Width of a pixel over its height
-) -> None:
+) -> None:  # Raises `media.limit.pixels`
     "Lay frames out in four columns, each with its name and time."
-    cells = [_cell(file, at_s, pixel_aspect) for file, at_s in frames]
+    cells = [_cell(file, at_s, pixel_aspect, max_pixels) for file, at_s in frames]
     height = max(cell.height for cell in cells)
     rows = -(-len(cells) // SHEET_COLUMNS)
     page = Image.new("RGB", (SHEET_COLUMNS * SHEET_CELL_PX, rows * height), "white")
@@ -38,10 +41,10 @@ def write_sheet(
     page.save(buffer, "JPEG", quality=82)
     write_atomic(path, buffer.getvalue())
 
-# %% ../nbs/02d_sheets.ipynb #503877d5
-def _cell(file: Path, at_s: float, pixel_aspect: float) -> Image.Image:
+# %% ../nbs/02d_sheets.ipynb #f0e4ef16
+def _cell(file: Path, at_s: float, pixel_aspect: float, max_pixels: int) -> Image.Image:
     inside = SHEET_CELL_PX - 8
-    with Image.open(file) as image:
+    with _read(file, max_pixels) as image:
         wide, high = image.width * pixel_aspect, image.height
         scale = min(inside / wide, inside / high)
         size = (max(1, round(wide * scale)), max(1, round(high * scale)))
@@ -54,6 +57,20 @@ def _cell(file: Path, at_s: float, pixel_aspect: float) -> Image.Image:
     return cell
 
 
+def _read(file: Path, max_pixels: int) -> Image.Image:
+    "Open an image after a look at its size; no pixel is decoded yet."
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+        try:
+            image = Image.open(file)
+        except Image.DecompressionBombError as error:
+            raise over_limit("pixels", str(error).rstrip(".")) from error
+    if image.width * image.height > max_pixels:
+        image.close()
+        raise over_limit("pixels", f"a frame of {image.width}x{image.height}")
+    return image
+
+
 @lru_cache(maxsize=1)
 def _font() -> Any:
     return ImageFont.load_default(size=13)
@@ -64,6 +81,7 @@ def write_pages(
     kind: str,  # `uniform`, `adaptive`, `sequence` or `supplemental`
     *,
     cells: Sequence[tuple[Path, float]],  # Image file and time of each frame
+    max_pixels: int,  # Larger images are refused unread
     pixel_aspect: float = 1.0,  # Width of a pixel over its height
 ) -> list[str]:  # Names of the pages, none without cells
     "Write the sheets of one kind: one page of everything, or 24 cells a page."
@@ -74,6 +92,8 @@ def write_pages(
     for page, at in enumerate(range(0, len(cells), size or 1), start=1):
         name = f"{stem}.jpg" if single else f"{stem}-{page:02d}.jpg"
         chosen = cells[at : at + size]
-        write_sheet(folder / name, chosen, pixel_aspect=pixel_aspect)
+        write_sheet(
+            folder / name, chosen, max_pixels=max_pixels, pixel_aspect=pixel_aspect
+        )
         names.append(name)
     return names
