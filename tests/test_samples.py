@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from vid2context import options
 from vid2context.core import Vid2ContextError, local_id, sha256_file
 from vid2context.narration import RATE, has_voice, rolling_vtt, speak
 from vid2context.options import Media
@@ -25,7 +26,8 @@ from vid2context.samples import (
     make_clip,
     make_samples,
 )
-from vid2context.stories import Story, Timeline, paint_frames, take_note
+from vid2context.stories import Painted, Story, Timeline, paint_frames, take_note
+from vid2context.transcript import CaptionFile, transcript_of
 from vid2context.truth import leaks, write_truth
 
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -42,10 +44,21 @@ def truth_of(name: str) -> dict[str, Any]:
 
 
 @functools.cache
-def made_again(name: str) -> dict[str, Any]:
+def painted_again(name: str) -> tuple[dict[str, Any], list[Painted]]:
+    "The truth of a story painted anew, and a few of its frames."
     timeline = Timeline(find_story(name), SEED)
-    notes = [take_note(frame) for frame in paint_frames(timeline)]
-    return write_truth(timeline, notes)
+    count = round(timeline.duration_s * timeline.story.fps)
+    picks = range(5, count, max(1, count // 6))
+    notes, kept = [], []
+    for i, frame in enumerate(paint_frames(timeline)):
+        notes.append(take_note(frame))
+        if i in picks:
+            kept.append(frame)
+    return write_truth(timeline, notes), kept
+
+
+def made_again(name: str) -> dict[str, Any]:
+    return painted_again(name)[0]
 
 
 def opened(name: str) -> Reader:
@@ -127,8 +140,7 @@ def test_ten_facts_agree_on_purpose() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_decoded_pictures_are_the_painted_ones(name: str) -> None:
-    painted = list(paint_frames(Timeline(find_story(name), SEED)))
-    picks = painted[5 :: max(1, len(painted) // 6)]
+    picks = painted_again(name)[1]
     with opened(name) as reader:
         shown = [p.rgb.astype(int) for p in reader.at([f.at_s + 0.01 for f in picks])]
     for frame, rgb in zip(picks, shown, strict=True):
@@ -260,19 +272,23 @@ def test_embedded_subtitles_are_the_edited_captions() -> None:
     assert cues[0][0] == pytest.approx(said[0][1], abs=0.01)
 
 
-@pytest.mark.parametrize("name", ["lecture-tides", "screencast-bisect", "review-cleo"])
-def test_rolling_captions_unroll_to_what_was_said(name: str) -> None:
-    transcript = pytest.importorskip("vid2context.transcript")
-    data = (CLIPS / f"{name}.en.vtt").read_bytes()
-    captions = transcript.parse_captions(data, name=f"{name}.en.vtt", language="en")
-    got = [w for cue in captions.cues for w in words(" ".join(cue_lines(cue)))]
-    said = [w for line in truth_of(name)["lines"] for w in words(line["text"])]
-    assert got.count(said[0]) >= said.count(said[0])
-    assert Counter(got).total() >= len(said)  # rolled: nothing is missing
+CAPTIONED = [s.name for s in all_stories() if s.captions in ("edited", "rolling")]
 
 
-def cue_lines(cue: Any) -> list[str]:
-    return [str(getattr(line, "text", line)) for line in cue.lines]
+@pytest.mark.parametrize("name", CAPTIONED)
+def test_captions_are_read_back_as_what_was_said(name: str) -> None:
+    story, truth = find_story(name), truth_of(name)
+    path = CLIPS / f"{name}.{story.language}.vtt"
+    kind = "auto" if story.captions == "rolling" else "manual"
+    track = CaptionFile(path, story.language, kind, None, "vtt")
+    found = transcript_of(
+        [track], duration_s=truth["duration_s"], settings=options.Transcript()
+    )
+    got = [w for segment in found.segments for w in words(segment.text)]
+    assert got == [w for line in truth["lines"] for w in words(line["text"])]
+    for segment in found.segments:
+        starts = [word[1] for line in truth["lines"] for word in line["words"]]
+        assert min(abs(segment.start_s - start) for start in starts) < 0.05
 
 
 def test_rolling_cues_follow_each_other_without_overlap() -> None:

@@ -184,7 +184,7 @@ def edited_vtt(
         blocks.append(f"{i}\n{_stamp(cue.start_s)} --> {_stamp(cue.end_s)}\n{text}")
     return ("\n\n".join(blocks) + "\n").encode()
 
-# %% ../nbs/30e_narration.ipynb #a88990a1
+# %% ../nbs/30e_narration.ipynb #500fc711
 def _plain(word: str) -> str:
     return re.sub(r"[^\w'%-]", "", word).lower()
 
@@ -200,7 +200,8 @@ def rolling_vtt(
     said = [SpokenWord(_plain(w.text), w.start_s, w.end_s) for w in words]
     rows = _rows(said, width)
     blocks, shown = [f"WEBVTT\nKind: captions\nLanguage: {language}"], " "
-    for row, following in zip(rows, [*rows[1:], None], strict=True):
+    for i, row in enumerate(rows):
+        following = rows[i + 1] if i + 1 < len(rows) else None
         start = row[0].start_s
         limit = following[0].start_s if following else row[-1].end_s + 1.0
         end = min(limit, row[-1].end_s + 2.0)
