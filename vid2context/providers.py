@@ -31,10 +31,10 @@ from vid2context.kinds import (
     TextReader,
     provider_problems,
 )
+from .model_store import model_status
 from .options import Settings
 from .plugins import clear_provider_cache, installed_plugins, plugin_refusal
 from .text import Table
-from .weights import missing_weights
 
 # %% ../nbs/05a_providers.ipynb #b0340a44
 _all_ = [
@@ -58,7 +58,7 @@ class Builtin:
     path: str  # `module:attribute` of its factory
     modules: tuple[str, ...] = ()  # Third-party modules it needs
     extra: str | None = None  # Extra of the kit that installs them
-    weights: str | None = None  # Folder of weights that must be pulled first
+    weights: str | None = None  # Model of the store that must be pulled first
 
 
 BUILTINS: dict[tuple[str, str], Builtin] = {
@@ -234,7 +234,7 @@ def _builtin_lacks(kind: str, name: str) -> str | None:
         if importlib.util.find_spec(module) is None:
             what = f"vid2context[{builtin.extra}]" if builtin.extra else "vid2context"
             return f"{module} is not installed; run `pip install {what}`"
-    return missing_weights(builtin.weights) if builtin.weights else None
+    return model_status(builtin.weights).reason if builtin.weights else None
 
 
 def _choose(kind: str) -> str:
