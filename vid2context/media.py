@@ -87,7 +87,7 @@ def write_clip(
     if rotation_deg % 360:
         _turn(path, rotation_deg % 360)
 
-# %% ../nbs/02_media.ipynb #571ed121
+# %% ../nbs/02_media.ipynb #0814d2c4
 def _picture_packets(
     out: av.container.OutputContainer,
     frames: Iterable[np.ndarray],
@@ -113,7 +113,7 @@ def _picture_packets(
             context.time_base = tick
             context.thread_count = 1
             context.flags |= _BITEXACT
-            # x264's mbtree reads uninitialised memory where a side is no multiple of 16.
+            # mbtree reads uninitialised memory where a side is no multiple of 16.
             chosen = {"mbtree": "0"} if codec == "libx264" else {}
             # Pictures out of order would leave the last length of an MP4 wrong.
             chosen |= {"bf": "0"} if chosen and times_s is not None else {}

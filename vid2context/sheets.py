@@ -41,7 +41,7 @@ def write_sheet(
     page.save(buffer, "JPEG", quality=82)
     write_atomic(path, buffer.getvalue())
 
-# %% ../nbs/02d_sheets.ipynb #f0e4ef16
+# %% ../nbs/02d_sheets.ipynb #22a6bc03
 def _cell(file: Path, at_s: float, pixel_aspect: float, max_pixels: int) -> Image.Image:
     inside = SHEET_CELL_PX - 8
     with _read(file, max_pixels) as image:
@@ -64,7 +64,8 @@ def _read(file: Path, max_pixels: int) -> Image.Image:
         try:
             image = Image.open(file)
         except Image.DecompressionBombError as error:
-            raise over_limit("pixels", str(error).rstrip(".")) from error
+            found = "a frame whose header claims too many points"
+            raise over_limit("pixels", found) from error
     if image.width * image.height > max_pixels:
         image.close()
         raise over_limit("pixels", f"a frame of {image.width}x{image.height}")
