@@ -254,15 +254,18 @@ class Filters:
 
 # %% ../nbs/10_records.ipynb #10b21fbe
 Record = TypeVar("Record", Unit, Document, Fragment, FrameRow, PackageRow)
-_JSON = {"heading_path", "timestamps", "frames", "structured", "details"}
+_JSON = frozenset({"heading_path", "timestamps", "frames", "structured", "details"})
+_NAMES: dict[type, frozenset[str]] = {
+    kind: frozenset(f.name for f in fields(kind))
+    for kind in (Unit, Document, Fragment, FrameRow, PackageRow)
+}
 
 
 def to_row(
     record: Unit | Document | Fragment | FrameRow | PackageRow,  # Any record
 ) -> dict[str, Any]:  # Column to value
     "Lay a record out as a row of its table."
-    names = [f.name for f in fields(record)]
-    row = {name: getattr(record, name) for name in names}
+    row = {name: getattr(record, name) for name in _NAMES[type(record)]}
     for name in _JSON & row.keys():
         row[name] = json.dumps(row[name], ensure_ascii=False, sort_keys=True)
     if isinstance(record, Unit):
@@ -275,12 +278,17 @@ def from_row(
     row: Any,  # Mapping of column to value, such as `sqlite3.Row`
 ) -> Record:  # The record
     "Read a record from a row of its table."
-    values = {f.name: row[f.name] for f in fields(kind)}
-    for name in _JSON & values.keys():
-        values[name] = json.loads(values[name])
+    found, names = dict(row), _NAMES[kind]
+    values = {name: found[name] for name in names}
+    for name in names & _JSON:
+        text = values[name]
+        values[name] = _EMPTY[text]() if text in _EMPTY else json.loads(text)
     if kind is Unit:
         values["heading_path"] = tuple(values["heading_path"])
         values["frames"] = tuple(values["frames"])
         values["timestamps"] = tuple((a, b) for a, b in values["timestamps"])
         values["searchable"] = bool(values["searchable"])
     return kind(**values)
+
+
+_EMPTY: dict[str, type] = {"[]": list, "{}": dict}
