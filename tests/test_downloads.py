@@ -248,8 +248,10 @@ def test_a_lost_caption_track_hands_over(site, tmp_path):
     source = load(site, tmp_path / "source", "t2")
     assert [(c.kind, c.track) for c in source.captions] == [("auto", "en")]
     assert any("caption track manual:en" in w for w in source.receipt["warnings"])
+    site.seen.clear()
     again = load(site, tmp_path / "source", "t2", refused=("manual:en", "auto:en"))
-    assert again.captions == ()
+    assert again.captions == () and again.video.read_bytes() == site.files["/film.mp4"]
+    assert site.paths() == ["/api/t2"]
 
 
 def test_sound_is_loaded_only_when_somebody_has_to_listen(site, tmp_path):

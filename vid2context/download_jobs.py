@@ -52,9 +52,7 @@ class Job:
     listing: bool = False  # True only lists a playlist
     loose: bool = False  # True takes any format, after the first choice failed
     chunk_bytes: int = 0  # Size of a ranged request; 0 loads in one
-    cookies: str = field(
-        default="", repr=False
-    )  # A Netscape cookie file's text for this host, or nothing
+    cookies: str = field(default="", repr=False)  # Netscape text for this host
     door: str = ""  # `module:Class` of a test's extractor
     path: tuple[str, ...] = ()  # Where that module is found
 

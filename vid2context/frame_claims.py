@@ -54,7 +54,7 @@ class FrameCheck:
     reason: str | None  # Why it is refused; None when it is not
     served: bool | None  # True when the writer was given it; None when nobody knows
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:  # With a note on what stays unchecked
         "Give the value as a citation carries it."
         return {
             "id": self.id,

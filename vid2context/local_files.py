@@ -25,9 +25,7 @@ from .tracks import CaptionFile, language_tag
 @contextmanager
 def open_plain(
     path: Path,  # Untrusted
-) -> Iterator[
-    BinaryIO
-]:  # Open for reading; raises `source_not_found`, `source_not_plain`
+) -> Iterator[BinaryIO]:  # Raises `source_not_found`, `source_not_plain`
     "Open a file that is neither a link, a folder, a pipe nor a device."
     try:
         handle = os.open(

@@ -44,7 +44,7 @@ class Playlist:
         "Give the items that can be tried."
         return tuple(item for item in self.items if item.status == "todo")
 
-    def to_bytes(self) -> bytes:
+    def to_bytes(self) -> bytes:  # JSON of a collection's `playlists/<id>.json`
         "Write the playlist as a collection keeps it."
         value = {"schema_version": "1.0", **asdict(self)}
         return pretty_json(value)

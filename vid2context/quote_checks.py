@@ -35,7 +35,7 @@ class Check:
     found_score: float | None = None  # Of the whole transcript, 0–1
     match: Match | None = None  # The stretch, on a pass
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:  # JSON values; None where not known
         "Give the value with the keys of a verdict."
         return {
             "verdict": "fail" if self.reason else "pass",

@@ -123,7 +123,7 @@ def write_receipt(
     metadata: dict[str, Any],  # The content of `metadata.json`
     *,
     captions: Sequence[CaptionFile],  # Best first
-    **facts: Any,  # The other keys of the receipt, in order
+    facts: dict[str, Any],  # The other keys of the receipt, in order
 ) -> None:
     "Write the metadata, then the receipt that lists every file."
     (stage / "metadata.json").write_bytes(pretty_json(metadata))
@@ -155,7 +155,7 @@ class Wish:
 
     def digest(
         self,
-        **more: Any,  # JSON values that also decide about the outcome
+        more: dict[str, Any] | None = None,  # JSON values that decide as well
     ) -> str:  # 64 hex digits; equal wishes for equal things give equal digests
         "Digest what decides about the content of a source."
         sources = self.settings.sources
@@ -164,7 +164,7 @@ class Wish:
             "spoken": self.spoken,
             "recognition": self.recognition,
         }
-        return sha256_bytes(canonical_json(values | more))
+        return sha256_bytes(canonical_json(values | (more or {})))
 
 # %% ../nbs/03k_receipts.ipynb #2ae63602
 def ready_source(

@@ -158,7 +158,10 @@ class Visitor:
         *,
         profile: str = "auto",  # `standard` loads 360 lines, others more
         cookies: Cookies | None = None,  # Of the link's host
-        **wishes: Any,  # `spoken`, `recognition`, `refused`, `listing`
+        spoken: str | None = None,  # The spoken language, when the user knows it
+        recognition: bool = False,  # True loads sound when no captions are found
+        refused: tuple[str, ...] = (),  # Names (`auto:en`) of unusable tracks
+        listing: bool = False,  # True only lists a playlist
     ) -> Job:  # Without the guard's address; raises `url_refused`, `url_unsupported`
         "Describe a visit, or refuse the link."
         host = check_url(url, door=self.door).hostname or ""
@@ -184,15 +187,16 @@ class Visitor:
             cookies=cookies.text if cookies else "",
             door=self.door.extractor or "" if self.door else "",
             path=tuple(sys.path) if self.door else (),
-            **wishes,
+            spoken=spoken,
+            recognition=recognition,
+            refused=refused,
+            listing=listing,
         )
 
     def run(
         self,
         job: Job,  # From `job`
-    ) -> dict[
-        str, Any
-    ]:  # The child's last event, with `version`; raises what went wrong
+    ) -> dict[str, Any]:  # The child's last event; raises what went wrong
         "Visit the site, more than once where that helps."
         left: dict[str, int] = {}
         while True:

@@ -67,7 +67,7 @@ class Strict:
         "Tell whether order, guards and information all hold."
         return self.in_order and not self.guards and self.information >= MIN_BITS
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:  # Without the warnings
         "Give the value as a verdict carries it."
         return {
             "passes": self.passes,

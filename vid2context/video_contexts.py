@@ -164,7 +164,11 @@ def context_from_segments(
     segments: Iterable[Mapping[str, Any]],  # `start_s`, `end_s`, `text`, `kind` …
     *,
     title: str,  # Untrusted; shown, never obeyed
-    **meta: Any,  # Further fields of `VideoMeta`: `url`, `language`, …
+    url: str | None = None,  # Its page
+    channel: str | None = None,  # Untrusted
+    duration_s: float | None = None,  # Seconds
+    language: str | None = None,  # Tag of the spoken language
+    package: str | None = None,  # `source:video` in a library
 ) -> VideoContext:  # Speech only; raises UsageError `bad-request`
     "Make a context of plain dictionaries, such as the rows of `segments.jsonl`."
     try:
@@ -182,7 +186,8 @@ def context_from_segments(
         raise UsageError(
             "bad-request", f"A segment needs start_s and text ({problem!r})."
         ) from None
-    return VideoContext(VideoMeta(id=video_id, title=title, **meta), tuple(speech))
+    meta = VideoMeta(video_id, title, url, channel, duration_s, language, package)
+    return VideoContext(meta, tuple(speech))
 
 
 def by_id(
