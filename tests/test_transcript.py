@@ -92,7 +92,9 @@ class TestRolling:
 
     def test_a_player_that_trims_padding_changes_nothing(self):
         trimmed = rolled_vtt(self.said).replace("\n \n", "\n\n")
-        assert texts(trimmed) == list(self.said)
+        found, _ = segments(trimmed)
+        assert [s.text for s in found] == list(self.said)
+        assert [s.start_s for s in found] == [2.0 * k for k in range(len(self.said))]
 
     def test_scrolling_without_word_times_or_holds(self):
         lines = [f"line {n} of the talk" for n in range(12)]
@@ -245,6 +247,8 @@ to 18:00:00 ->"""
         ("鐘が鳴る。", "shift_jis", "f.srt", "ja"),
         ("Żółw idzie.", "cp1250", "g.pl.srt", None),
         ("שלום לכם", "cp1255", "h.srt", "he"),
+        ("¿Qué pasó? Mañana será otro día.", "latin-1", "i.srt", None),
+        ("Zażółć gęślą jaźń, prosił żółw.", "cp1250", "j.srt", None),
     ],
 )
 def test_the_encoding_is_found(text, codec, name, language):
@@ -294,6 +298,22 @@ class TestJson3:
             (0.3 * 0.8 + 1.2 * 0.4) / 1.5, abs=1e-3
         )
         assert found[1].words is None and found[1].confidence is None
+        assert {s.flags for s in found} == {()}  # long rows are the format's way
+
+    def test_word_times_stay_in_their_row_and_never_fall(self):
+        pieces = [("one", 0), (" two", 900), (" three", 400), (" four", 5000)]
+        segs = [{"utf8": text, "tOffsetMs": at} for text, at in pieces]
+        events = [
+            {"tStartMs": 1000, "dDurationMs": 9000, "segs": segs},
+            {"tStartMs": 3000, "dDurationMs": 1000, "segs": [{"utf8": "next"}]},
+        ]
+        found, _ = segments(json.dumps({"events": events}))
+        assert [(w.start_s, w.end_s) for w in found[0].words] == [
+            (1.0, 1.9),
+            (1.9, 1.9),
+            (1.9, 3.0),
+            (3.0, 3.0),
+        ]
 
     def test_zero_confidence_throughout_says_nothing(self):
         event = {
@@ -514,6 +534,7 @@ class TestFiles:
     def test_rendered_captions_read_back_the_same(self):
         vtt = source_vtt(self.said, note="from --> here\nWEBVTT", language="en")
         back, _ = segments(vtt)
+        assert vtt.count(b"-->") == len(self.said)
         assert [(s.text, s.kind, s.markers) for s in back] == [
             (s.text, s.kind, s.markers) for s in self.said
         ]

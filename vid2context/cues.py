@@ -130,7 +130,7 @@ class _Scan:
         if raw:
             self.lines[-1].append((decode_entities(raw), time_s))
 
-
+# %% ../nbs/03n_cues.ipynb #95977189
 def _gap(found: re.Match[str]) -> str:
     return " " if found[0].strip("\u200b") else found[0]
 
@@ -210,7 +210,7 @@ def _line(
     timed = [(run, start_s if time is None else time, None) for run, time in runs]
     return Line(text, who, time_words(timed, end_s))
 
-
+# %% ../nbs/03n_cues.ipynb #ff73df45
 def time_words(
     runs: Iterable[tuple[str, float, float | None]],  # Text, its start, its confidence
     end_s: float,  # Where the last word ends

@@ -36,7 +36,7 @@ def _in_time(cues: Sequence[Cue], duration_s: float | None) -> tuple[list[Cue], 
         latest_s = max(latest_s, cue.start_s)
     return sorted(flagged, key=lambda cue: cue.start_s), len(cues) - len(kept)
 
-
+# %% ../nbs/03u_repair.ipynb #737fdcfd
 def _with_ends(
     cues: Sequence[Cue], duration_s: float | None
 ) -> list[tuple[Cue, float]]:
@@ -58,7 +58,7 @@ def _with_ends(
         out.append((cue, max(end_s, cue.start_s)))
     return out
 
-
+# %% ../nbs/03u_repair.ipynb #61d74a2d
 def _cut_overlaps(segments: Sequence[Segment]) -> list[Segment]:
     "End a segment where the next one begins, unless another speaker begins it."
     speaking: dict[str | None, int] = {}
@@ -74,7 +74,7 @@ def _cut_overlaps(segments: Sequence[Segment]) -> list[Segment]:
         out.append(segment)
     return out
 
-
+# %% ../nbs/03u_repair.ipynb #385f4892
 def _words_within(segment: Segment) -> Segment:
     "Keep word times inside their segment, and never falling."
     if not segment.words:
@@ -86,7 +86,7 @@ def _words_within(segment: Segment) -> Segment:
         words.append(replace(word, start_s=round(at_s, 3), end_s=round(end_s, 3)))
     return replace(segment, words=tuple(words), confidence=mean_confidence(words))
 
-
+# %% ../nbs/03u_repair.ipynb #86360550
 def tidy(
     segments: Sequence[Segment],  # By start
 ) -> tuple[Segment, ...]:  # Numbered, no two of one speaker at a time, words inside

@@ -124,7 +124,7 @@ def _vtt_lines(text: str) -> tuple[list[str], int]:
         out.append(line)
     return out, total
 
-
+# %% ../nbs/03o_timed_text.ipynb #f4e28a25
 def _is_torn(lines: list[str], k: int) -> bool:
     "Tell whether a blank line stands between a time line and its own text."
     if k == 0 or not _is_time_line(lines[k - 1]):
@@ -133,7 +133,7 @@ def _is_torn(lines: list[str], k: int) -> bool:
     orphan = text.strip() and not _is_time_line(text) and not _is_time_line(after)
     return bool(orphan) and not text.startswith(_META)
 
-
+# %% ../nbs/03o_timed_text.ipynb #7237fc40
 def _stray_blocks(lines: list[str]) -> int:
     "Count blocks of text that belong to no cue."
     count, open_block, known = 0, False, True
@@ -146,7 +146,7 @@ def _stray_blocks(lines: list[str]) -> int:
         known = known or "-->" in line
     return count
 
-
+# %% ../nbs/03o_timed_text.ipynb #3f3a034a
 def _clock_offset_s(head: str) -> float:
     "Read the X-TIMESTAMP-MAP of a segmented stream."
     local = re.search(r"LOCAL:([\d:.]{3,20})", head)
@@ -226,7 +226,7 @@ def _ass_rows(text: str) -> Iterator[dict[str, str] | None]:
             fit = all(_ASS_CLOCK.fullmatch(row.get(k, "")) for k in ("start", "end"))
             yield row if fit else None
 
-
+# %% ../nbs/03o_timed_text.ipynb #2691c5d2
 def _ass_text(raw: str) -> str:
     "Take braces and drawings out of an event's text."
     kept, at, drawing = [], 0, False

@@ -186,6 +186,48 @@ class _Box:
     cursor_s: float
 
 
+def _box_in(outer: _Box | None, name: str, attrs: _Attrs, rates: _Rates) -> _Box:
+    "Place an element in time: its own times count from its parent's begin."
+    base_s = 0.0 if outer is None else outer.begin_s
+    if outer and outer.serial:
+        base_s = outer.cursor_s
+    read = {k: rates.seconds(attrs[k]) for k in ("begin", "end", "dur") if k in attrs}
+    begin_s = base_s + (read.get("begin") or 0.0)
+    limit_s = outer.end_s if outer else None
+    if limit_s is not None and read.get("begin") and begin_s >= limit_s:
+        begin_s, base_s, limit_s = read["begin"] or 0.0, 0.0, None
+    ends = [] if limit_s is None else [limit_s]
+    if (end_s := read.get("end")) is not None:
+        ends.append(base_s + end_s)
+    if (length_s := read.get("dur")) is not None:
+        ends.append(begin_s + length_s)
+    return _Box(
+        name,
+        begin_s,
+        min(ends) if ends else None,
+        timed=bool(read) or bool(outer and outer.timed),
+        own=bool(read),
+        lost=None in read.values() or bool(outer and outer.lost),
+        serial=attrs.get("timeContainer") == "seq",
+        cursor_s=begin_s,
+    )
+
+# %% ../nbs/03q_timed_xml.ipynb #ce56ed88
+def _rows_of(box: _Box, runs: list[tuple[str, _Box | None]]) -> list[Row]:
+    "Make a row of a `p`, or a row of each timed span in a `p` without times."
+    if not box.timed:
+        return [
+            Row(own.begin_s, own.end_s, [(text, None, None)])
+            for text, own in runs
+            if own and squeeze(text)
+        ]
+    full = all(own or not squeeze(text) for text, own in runs)
+    timed: list[Run] = [
+        (text, own.begin_s if own else None, None) for text, own in runs
+    ]
+    return [Row(box.begin_s, box.end_s, timed, full)]
+
+
 @dataclass
 class _Ttml(_Sink):
     boxes: list[_Box] = field(default_factory=list)
@@ -195,76 +237,31 @@ class _Ttml(_Sink):
         self.rates = _Rates.of(self.attrs)
 
     def start(self, name: str, attrs: _Attrs) -> None:
-        box = self._box(name, attrs)
+        outer = self.boxes[-1] if self.boxes else None
         if name == "p":
             self.runs = []
         elif name == "br":
             self.runs.append(("\n", None))
-        self.boxes.append(box)
-
-    def _box(self, name: str, attrs: _Attrs) -> _Box:
-        outer = self.boxes[-1] if self.boxes else None
-        base_s = 0.0 if outer is None else outer.begin_s
-        if outer and outer.serial:
-            base_s = outer.cursor_s
-        read = {
-            key: self.rates.seconds(attrs[key])
-            for key in ("begin", "end", "dur")
-            if key in attrs
-        }
-        begin_s = base_s + (read.get("begin") or 0.0)
-        limit_s = outer.end_s if outer else None
-        if limit_s is not None and read.get("begin") and begin_s >= limit_s:
-            begin_s, base_s, limit_s = read["begin"] or 0.0, 0.0, None
-        ends = [] if limit_s is None else [limit_s]
-        if (end_s := read.get("end")) is not None:
-            ends.append(base_s + end_s)
-        if (length_s := read.get("dur")) is not None:
-            ends.append(begin_s + length_s)
-        return _Box(
-            name,
-            begin_s,
-            min(ends) if ends else None,
-            bool(read) or bool(outer and outer.timed),
-            bool(read),
-            None in read.values() or bool(outer and outer.lost),
-            attrs.get("timeContainer") == "seq",
-            begin_s,
-        )
+        self.boxes.append(_box_in(outer, name, attrs, self.rates))
 
     def text(self, data: str) -> None:
         names = [box.name for box in self.boxes]
         if "p" in names and "metadata" not in names:
-            span = self.boxes[-1] if self.boxes[-1].name == "span" else None
-            own = span if span and span.own else None
+            last = self.boxes[-1]
+            own = last if last.name == "span" and last.own else None
             self.runs.append((data.replace("\n", " "), own))
 
     def end(self, name: str) -> None:
         if not self.boxes:
             return
         box = self.boxes.pop()
-        if name == "p":
-            self._close(box)
+        if name == "p" and any(squeeze(text) for text, _ in self.runs):
+            lost = box.lost or any(own and own.lost for _, own in self.runs)
+            rows = [] if lost else _rows_of(box, self.runs)
+            self.rows += rows
+            self.dropped += not rows
         if self.boxes and box.own:
             self.boxes[-1].cursor_s = box.begin_s if box.end_s is None else box.end_s
-
-    def _close(self, box: _Box) -> None:
-        if not any(squeeze(text) for text, _ in self.runs):
-            return
-        if box.lost or any(own and own.lost for _, own in self.runs):
-            self.dropped += 1
-        elif box.timed:
-            full = all(own or not squeeze(text) for text, own in self.runs)
-            runs: list[Run] = [
-                (text, own.begin_s if own else None, None) for text, own in self.runs
-            ]
-            self.rows.append(Row(box.begin_s, box.end_s, runs, full))
-        elif any(own for _, own in self.runs):
-            for text, own in self.runs:
-                if own and squeeze(text):
-                    self.rows.append(Row(own.begin_s, own.end_s, [(text, None, None)]))
-        else:
-            self.dropped += 1
 
     def captions(self) -> Captions:
         return Captions(

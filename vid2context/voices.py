@@ -41,7 +41,7 @@ def _is_marker(inner: str) -> bool:
     notes = any(c in _NOTES for c in inner)
     return notes or len(letters) > 1 or bool(letters and letters[0] > "\u2e80")
 
-
+# %% ../nbs/03t_voices.ipynb #ed3d802c
 def _first_marker(text: str) -> int:
     "Measure the marker at the start of a text; 0 when there is none."
     notes = len(text) - len(text.lstrip(_NOTES))
@@ -72,7 +72,7 @@ def _last_marker(text: str) -> int:
     before = text[start - 1 : start] if start else ""
     return 0 if last in "])" and before.isalnum() else len(text) - start
 
-
+# %% ../nbs/03t_voices.ipynb #c209372c
 def _name_in(text: str, signed: bool) -> tuple[str, int]:
     "Find a leading `NAME:` in capitals; its rest must look like a sentence."
     found = _NAME.match(text[:60])
