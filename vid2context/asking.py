@@ -19,14 +19,12 @@ from .splitting import cut_text
 if TYPE_CHECKING:
     from PIL import Image
 
-# %% ../nbs/14h_asking.ipynb #54a10473
+# %% ../nbs/14h_asking.ipynb #abdee130
 @dataclass
 class Asked:
     "Gather what a query looks like to the vector channels."
 
-    vectors: dict[str, np.ndarray] = field(
-        default_factory=dict
-    )  # `dense`, `visual` → (d,) float32, unit length
+    vectors: dict[str, np.ndarray] = field(default_factory=dict)  # Channel → (d,) unit
     truncated: bool = False  # The text model saw only the beginning
     failed: dict[str, str] = field(default_factory=dict)  # Channel → what went wrong
 

@@ -18,7 +18,7 @@ from .ranking import Ranking
 from .records import Unit
 from .text import Table, markdown_table
 
-# %% ../nbs/14i_explanation.ipynb #10f79c7c
+# %% ../nbs/14i_explanation.ipynb #899404e9
 @dataclass(frozen=True)
 class Explanation:
     "Say what happened to a unit or a moment."
@@ -35,8 +35,8 @@ class Explanation:
     lost_at: str | None  # Stage that lost it; None when it is in the results
     verdict: str  # Whether the query has an answer at all
 
-    def table(self) -> Table:
-        "Show the lists, one a row."
+    def table(self) -> Table:  # One row a list
+        "Show what the lists gave."
         rows = [{"list": name, **facts} for name, facts in self.lists.items()]
         return Table(tuple(rows), ("list", "rank", "score", "weight", "contribution"))
 

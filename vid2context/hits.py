@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['Moment', 'SearchResult', 'describe_moments', 'field_scores']
 
-# %% ../nbs/14g_hits.ipynb #ffdefda9
+# %% ../nbs/14g_hits.ipynb #1f256aef
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from .catalog import Catalog
@@ -25,7 +25,7 @@ from .text_index import TextIndex
 if TYPE_CHECKING:
     import pandas as pd
 
-# %% ../nbs/14g_hits.ipynb #00e59be0
+# %% ../nbs/14g_hits.ipynb #ce0f9ca9
 @dataclass(frozen=True)
 class Moment:
     "Show one stretch of video that answers a query."
@@ -59,9 +59,7 @@ class SearchResult:
     status: str  # `ok`, `no_results` or `partial`
     ranking: Ranking  # Where it came from
     found: int = 0  # Moments before the cut
-    then: tuple[Moment, ...] = field(
-        default=()
-    )  # Of an ordered search: what follows each
+    then: tuple[Moment, ...] = ()  # Of an ordered search: what follows each
 
     def __len__(self) -> int:
         return len(self.moments)
@@ -77,16 +75,16 @@ class SearchResult:
             body["then"] = [asdict(moment) for moment in self.then]
         return body
 
-    def table(self) -> Table:
-        "Show the moments, one a row."
+    def table(self) -> Table:  # One row a moment
+        "Show the moments."
         rows = [_row(rank, moment) for rank, moment in enumerate(self.moments, 1)]
         for row, follower in zip(rows, self.then, strict=False):
             row["then"] = timestamp_label(follower.start_s)
         columns = ("rank", "video", "time", "found by", "text", "on screen")
         return Table(tuple(rows), (*columns, "then") if self.then else columns)
 
-    def to_frame(self) -> "pd.DataFrame":
-        "Give the moments to pandas, one a row."
+    def to_frame(self) -> "pd.DataFrame":  # One row a moment
+        "Give the moments to pandas."
         import pandas as pd
 
         return pd.DataFrame([asdict(moment) for moment in self.moments])

@@ -34,7 +34,7 @@ def intervals(
         found.add(Span(start, until))
     return sorted(found)
 
-# %% ../nbs/14e_moments.ipynb #d403752a
+# %% ../nbs/14e_moments.ipynb #277411dd
 @dataclass
 class Draft:
     "Gather the units of one moment while it grows."
@@ -44,9 +44,7 @@ class Draft:
     start_s: float  # Earliest start, seconds
     end_s: float  # Latest end, seconds
     unit_ids: list[str] = field(default_factory=list)  # Best first
-    ranks: dict[str, tuple[int, str]] = field(
-        default_factory=dict
-    )  # List → best rank, unit that has it
+    ranks: dict[str, tuple[int, str]] = field(default_factory=dict)  # List → rank, unit
     score: float = 0.0  # Fused over the lists, 12 decimals
 
     @property
@@ -63,9 +61,7 @@ def join_moments(
     weights: Mapping[str, float],  # List → weight used in the fusion
     k: float,  # Damping used in the fusion
     settings: Retrieval,  # `gap_s` and `moment_s`
-) -> list[
-    Draft
-]:  # Best first, equals by start and id; units without times are left out
+) -> list[Draft]:  # Best first, equals by start and id; units without times are out
     "Join the times of ranked units into moments."
     times = [
         (-hit.score, span, hit.id, hit)

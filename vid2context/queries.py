@@ -66,7 +66,7 @@ def find_scope(
     videos = {package_of(unit) for unit in units}
     return Scope(filters, units, len(videos), unknown)
 
-# %% ../nbs/14a_queries.ipynb #6e1bc3e0
+# %% ../nbs/14a_queries.ipynb #52d8e261
 Value = TypeVar("Value")
 
 
@@ -84,9 +84,7 @@ class Recent(Generic[Value]):
     def get(
         self,
         key: Hashable,  # What the result depends on
-        make: Callable[
-            [], Value
-        ],  # Makes it; may run twice when two threads ask at once
+        make: Callable[[], Value],  # Makes it; twice if two threads ask at once
     ) -> Value:  # The kept result, or a new one
         "Give a result, from memory when it is there."
         with self._lock:

@@ -5,10 +5,10 @@
 # %% auto #0
 __all__ = ['PARTIAL', 'FIELD_FLOORS', 'Ranking', 'check_floors', 'apply_floors']
 
-# %% ../nbs/14f_ranking.ipynb #9b363bb4
+# %% ../nbs/14f_ranking.ipynb #7dfd061f
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .channels import Hits
 from .core import UsageError
@@ -22,13 +22,16 @@ from .text import Table
 if TYPE_CHECKING:
     import pandas as pd
 
-# %% ../nbs/14f_ranking.ipynb #6df2f3f2
+# %% ../nbs/14f_ranking.ipynb #28adcda0
 PARTIAL = (
     "text_search_unavailable",
     "vector_search_unavailable",
     "visual_search_unavailable",
     "vectors_stale",
 )  # Warnings that make a result partial
+
+
+_UNCOMPARED: Any = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -48,9 +51,7 @@ class Ranking:
     relevance: Relevance  # Whether there is an answer
     warnings: tuple[SearchWarning, ...] = ()  # What a user should know
     videos: int = 0  # Videos in scope
-    seconds: dict[str, float] = field(
-        default_factory=dict, compare=False, repr=False
-    )  # Stage → time it took; no part of the result
+    seconds: dict[str, float] = _UNCOMPARED  # Stage → time it took; no part of a result
 
     @property
     def is_partial(self) -> bool:
@@ -90,7 +91,7 @@ class Ranking:
         ]
         return Table(tuple(rows), ("rank", "unit", "score", *self.lists))
 
-    def to_frame(self) -> "pd.DataFrame":
+    def to_frame(self) -> "pd.DataFrame":  # One row a unit
         "Give all units to pandas."
         return self.table(len(self.units)).to_frame()
 

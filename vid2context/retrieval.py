@@ -29,7 +29,7 @@ from .text_index import query_terms
 if TYPE_CHECKING:
     from PIL import Image
 
-# %% ../nbs/15_retrieval.ipynb #572043f2
+# %% ../nbs/15_retrieval.ipynb #116814ef
 LIST_DEPTHS = {"focused": 50, "balanced": 100, "deep": 200}  # Hits of each list
 SEARCH_DEPTH = 100  # Hits of each list in a search
 
@@ -67,9 +67,7 @@ class Retriever:
         like: str | None = None,  # Id of a unit to ask by
         image: "Image.Image | None" = None,  # Picture to ask by, RGB
         minus: str | None = None,  # Words whose direction is taken away
-    ) -> (
-        Ranking
-    ):  # Raises UsageError for a wrong call, `search_failed` without a channel
+    ) -> Ranking:  # Raises UsageError for a wrong call, or `search_failed`
         "Rank the units that answer a question."
         text = None if query is None else clean_query(query)
         if text is None and like is None and image is None:
