@@ -26,29 +26,29 @@ Section = Literal["highest_relevance", "related_rules", "additional_context"]
 class Between(Shape):
     "Hold a stretch of time."
 
-    start_s: Number
-    end_s: Number
+    start_s: Number  # Seconds
+    end_s: Number  # Seconds, >= start_s
 
 
 class Request(Shape):
     "Say what was asked."
 
     query: String  # Cleaned
-    depth: Literal["focused", "balanced", "deep"]
+    depth: Literal["focused", "balanced", "deep"]  # How much was to be gathered
     max_tokens: Count  # Most tokens that context.md may have
     abstain: bool  # Whether no result was allowed as the answer
-    sources: tuple[String, ...]
-    videos: tuple[String, ...]
-    languages: tuple[String, ...]
-    unit_types: tuple[String, ...]
-    evidence_classes: tuple[String, ...]
-    between: Between | None
+    sources: tuple[String, ...]  # Filter: source names
+    videos: tuple[String, ...]  # Filter: video ids
+    languages: tuple[String, ...]  # Filter: language tags
+    unit_types: tuple[String, ...]  # Filter: unit types
+    evidence_classes: tuple[String, ...]  # Filter: classes of evidence
+    between: Between | None  # Filter: a stretch of the video
 
 
 class ListFacts(Shape):
     "Say what one list found."
 
-    candidates: Count
+    candidates: Count  # Units that the list found
     best_score: Number | None  # Raw score of its first hit
 
 
@@ -61,23 +61,25 @@ class Metrics(Shape):
     sources_used: Count  # Packages that they come from
     estimated_tokens: Count  # Of context.md
     top_vector_similarity: Number | None  # Best cosine of a text vector
-    lists: dict[String, ListFacts]
+    lists: dict[String, ListFacts]  # What each list found
 
 
 class RelevanceFacts(Shape):
     "Say whether there is an answer at all."
 
-    verdict: Literal["confident", "low", "abstain", "uncalibrated"]
-    confidence: Number
+    verdict: Literal[
+        "confident", "low", "abstain", "uncalibrated"
+    ]  # Whether the library has an answer
+    confidence: Number  # By which evaluation ranks questions
     z: dict[String, Number]  # Vector channel to its distance from the background
-    lexical_coverage: Number | None
+    lexical_coverage: Number | None  # 0-1; None without words or a text index
 
 
 class FusionFacts(Shape):
     "Say how the lists were fused."
 
-    weights_mode: Literal["adaptive", "fixed"]
-    k: Number
+    weights_mode: Literal["adaptive", "fixed"]  # Whether words decided the weights
+    k: Number  # Damping of the fusion
     weights: dict[String, Number]  # List to its weight in force
 
 # %% ../nbs/16_bundle.ipynb #b0a020f9
@@ -85,36 +87,36 @@ class Place(Shape):
     "Say which fragments of a long unit are shown."
 
     first: Count  # From 1
-    last: Count
-    total: Count
+    last: Count  # At least the first
+    total: Count  # Fragments of the whole unit
 
 
 class Time(Shape):
     "Hold a time of a unit."
 
-    start_s: Number
-    end_s: Number | None
+    start_s: Number  # Seconds
+    end_s: Number | None  # Seconds; None for an instant
 
 
 class FrameFacts(Shape):
     "Name a frame that exists."
 
     path: String  # In the package
-    at_s: Number
+    at_s: Number  # Time in the video, seconds
     sha256: Digest | None  # None for a frame of a video without a package
 
 
 class Link(Shape):
     "Lead to a second of the video."
 
-    at_s: Number
-    url: String
+    at_s: Number  # Time in the video, seconds
+    url: String  # http(s) address
 
 
 class ListRank(Shape):
     "Say what one list thought of a unit."
 
-    rank: Count
+    rank: Count  # From 1
     score: Number | None  # Raw score
     contribution: Number  # What it added to the fused score
 
@@ -123,99 +125,99 @@ class Block(Shape):
     "Cite one unit."
 
     citation_id: String  # `S01`
-    section: Section
-    role: Literal["candidate", "expansion"]
+    section: Section  # Where it stands on the page
+    role: Literal["candidate", "expansion"]  # Found, or brought along
     expanded_from: String | None  # Unit that brought an expansion along
-    source_name: String
-    video_id: String
-    video_title: String | None
-    creator: String | None
-    package_status: String | None
+    source_name: String  # Source of its package
+    video_id: String  # Video of its package
+    video_title: String | None  # Untrusted
+    creator: String | None  # Untrusted
+    package_status: String | None  # `draft`, `reviewed` or unknown
     file: String  # In the package; empty for a video without one
-    document_sha256: String
-    unit_id: String
-    unit_type: String
-    heading_path: tuple[String, ...]
-    evidence_class: EvidenceClass | None
-    confidence: Literal["high", "medium", "low"] | None
-    ledger_ids: tuple[String, ...]
-    language: String | None
+    document_sha256: String  # Digest of the file at the last sync
+    unit_id: String  # The unit it cites
+    unit_type: String  # Type of that unit
+    heading_path: tuple[String, ...]  # Untrusted; outermost first
+    evidence_class: EvidenceClass | None  # What kind of evidence it is
+    confidence: Literal["high", "medium", "low"] | None  # How sure its evidence is
+    ledger_ids: tuple[String, ...]  # Live rows behind it
+    language: String | None  # Language of the text, if known
     timestamp: String | None  # The first time, as it was written
-    timestamps: tuple[Time, ...]
+    timestamps: tuple[Time, ...]  # All its times
     visual_evidence: tuple[String, ...]  # Sentences that name its frames
-    frames: tuple[FrameFacts, ...]
-    links: tuple[Link, ...]
-    content: String
+    frames: tuple[FrameFacts, ...]  # Frames that exist
+    links: tuple[Link, ...]  # One for each time, where the site has such links
+    content: String  # Untrusted; as the source has it
     content_sha256: Digest  # Of `content`
     span: Place | None  # None when the unit is whole
     token_count: Count  # Of the block in context.md
     score: Number | None  # Fused; None for an expansion
-    channels: dict[String, ListRank]
+    channels: dict[String, ListRank]  # List to what it thought of the unit
     also_covers: tuple[String, ...]  # Units whose text stands in this one
 
 # %% ../nbs/16_bundle.ipynb #6956a50d
 class SourceFacts(Shape):
     "Name a package that is cited."
 
-    source_name: String
-    video_id: String
-    video_title: String | None
-    creator: String | None
-    canonical_url: String | None
-    source_language: String | None
-    context_language: String | None
-    evidence_sha256: String
+    source_name: String  # Name of the source
+    video_id: String  # Legal video id
+    video_title: String | None  # Untrusted
+    creator: String | None  # Untrusted
+    canonical_url: String | None  # http(s) address of its page
+    source_language: String | None  # Spoken language
+    context_language: String | None  # Language of the dossier
+    evidence_sha256: String  # Digest of all that the package says
 
 
 class Coverage(Shape):
     "Say what the bundle covers and what it leaves out."
 
-    units_by_type: dict[String, Count]
-    units_by_source: dict[String, Count]
-    omitted_for_budget: Count
-    dropped_duplicates: Count
-    budget_exhausted: bool
+    units_by_type: dict[String, Count]  # Type to number of blocks
+    units_by_source: dict[String, Count]  # Source to number of blocks
+    omitted_for_budget: Count  # Blocks that did not fit
+    dropped_duplicates: Count  # Units that said nothing new
+    budget_exhausted: bool  # True when a block did not fit
 
 
 class LibraryFacts(Shape):
     "Say which library answered, and with what."
 
-    library_digest: Digest
+    library_digest: Digest  # Digest of what the library says
     text_model: String | None  # Fingerprint
     image_model: String | None  # Fingerprint
-    estimator: String
+    estimator: String  # How tokens are counted
     settings: Digest  # Of section `retrieval`
 
 
 class WarningFacts(Shape):
     "Tell what a search had to do without."
 
-    code: String
-    path: Literal["text", "vector", "visual"] | None
-    message: String
+    code: String  # Such as `index_behind`
+    path: Literal["text", "vector", "visual"] | None  # What it concerns; None for all
+    message: String  # One sentence for a person
 
 
 class Bundle(Shape):
     "Hold the content of result.json."
 
-    schema_version: Literal["1.1"]
-    status: Literal["ok", "no_results"]
-    request: Request
-    metrics: Metrics
-    relevance: RelevanceFacts
-    fusion: FusionFacts
-    units: tuple[Block, ...]
-    sources: tuple[SourceFacts, ...]
-    coverage: Coverage
-    library: LibraryFacts
-    warnings: tuple[WarningFacts, ...]
+    schema_version: Literal["1.1"]  # Of this format
+    status: Literal["ok", "no_results"]  # Whether there is a block
+    request: Request  # What was asked
+    metrics: Metrics  # What became of the hits
+    relevance: RelevanceFacts  # Whether there is an answer
+    fusion: FusionFacts  # How the lists were fused
+    units: tuple[Block, ...]  # Blocks in the order of the page
+    sources: tuple[SourceFacts, ...]  # Packages that are cited, by name
+    coverage: Coverage  # What is in and what is out
+    library: LibraryFacts  # Who answered
+    warnings: tuple[WarningFacts, ...]  # What the search did without
     limitations: tuple[String, ...]  # Sentences for a reader of the answer
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:  # Keys in the order of the contract
         "Give the JSON value."
         return self.model_dump(mode="json")
 
-    def to_bytes(self) -> bytes:
+    def to_bytes(self) -> bytes:  # UTF-8, two spaces, final line break
         "Give the content of result.json."
         return pretty_json(self.to_json())
 

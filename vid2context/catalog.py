@@ -34,7 +34,7 @@ from .selection import where
 class Catalog(Reading):
     "Read a library."
 
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[Source]:  # `bare` among them
         "List the registered collections and `bare`, by name."
         rows = self.rows("SELECT name, root, manifest, videos FROM sources ORDER BY 1")
         return [Source(*row) for row in rows]
@@ -195,7 +195,7 @@ class Catalog(Reading):
             WHERE {condition} AND searchable AND language IS NULL"""
         return int(self.rows(sql, values)[0][0])
 
-    def text_rows(self) -> Iterator[TextRow]:
+    def text_rows(self) -> Iterator[TextRow]:  # One at a time, never all in memory
         "Hand out every searchable unit, in id order."
         sql = "SELECT * FROM units WHERE searchable ORDER BY unit_id"
         with self._lock, database_errors():

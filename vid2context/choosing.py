@@ -96,9 +96,7 @@ def expand(
     candidates: Sequence[Unit],  # In the order in which they were taken
     *,
     depth: Depth,  # Limits
-) -> list[
-    tuple[Unit, str]
-]:  # Units that are not candidates, and whose company they are
+) -> list[tuple[Unit, str]]:  # New units, and whose company they are
     "Add parents and neighbouring speech."
     found: list[tuple[Unit, str]] = []
     known = {unit.unit_id for unit in candidates}

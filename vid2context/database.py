@@ -227,7 +227,7 @@ def transaction(
 
 
 @contextlib.contextmanager
-def database_errors() -> Iterator[None]:
+def database_errors() -> Iterator[None]:  # Raises Vid2ContextError instead
     "Turn errors of SQLite into errors of the library."
     try:
         yield

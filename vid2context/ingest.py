@@ -47,7 +47,7 @@ class Models:
     captioner: Captioner | None = None  # Captions frames that the ledger does not
     language: str = "en"  # Wanted language of captions
 
-    def identities(self) -> dict[str, str | None]:
+    def identities(self) -> dict[str, str | None]:  # By the names of the fields
         "Name each model by its fingerprint, None where there is none."
         return {
             name: one.descriptor.fingerprint if one else None

@@ -71,10 +71,10 @@ class Parts:
 
     context: ContextDocument | None  # Without problems that matter
     analysis: Analysis | None  # At most one of analysis and rules
-    rules: Rules | None
-    metadata: Metadata | None
+    rules: Rules | None  # Of the first generation
+    metadata: Metadata | None  # What the platform said, as far as it is sound
     spoken: tuple[Spoken, ...] | None  # None when there is no transcript file
-    coverage: Coverage | None
+    coverage: Coverage | None  # When the frames were taken
     live: tuple[Row, ...]  # Live rows of the ledger; empty without one
 
 

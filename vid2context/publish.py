@@ -51,7 +51,7 @@ class Stamp:
     background: Background | None  # What 64 everyday queries find, if vectors
     files: tuple[dict[str, Any], ...]  # path, bytes and sha256 of every other file
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:  # With its schema version
         "Give the content of the file."
         background = self.background and asdict(self.background)
         body = asdict(self) | {"background": background, "files": list(self.files)}

@@ -54,7 +54,7 @@ class Reading:
         self.close()
 
     @contextlib.contextmanager
-    def snapshot(self) -> Iterator[None]:
+    def snapshot(self) -> Iterator[None]:  # Blocks may nest
         "Let all reads of a block see one state of the library."
         with self._lock, database_errors():
             if self.db.in_transaction:
@@ -87,7 +87,7 @@ class Reading:
         state = self.rows("SELECT models FROM library_state")[0][0]
         return dict(json.loads(state))
 
-    def library_digest(self) -> str:
+    def library_digest(self) -> str:  # 64 hex digits
         "Digest what the library says, whatever the order it was read in."
         with self.snapshot():
             generation = self.generation
@@ -101,7 +101,7 @@ class Reading:
                 self._digest = generation, digest.hexdigest()
             return self._digest[1]
 
-    def counts(self) -> dict[str, int]:
+    def counts(self) -> dict[str, int]:  # By table
         "Count the rows that matter."
         tables = ("sources", "packages", "documents", "units", "fragments", "frames")
         return {

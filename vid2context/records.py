@@ -190,9 +190,7 @@ class FrameRow:
     sha256: str | None = None  # Digest of the file, None for a bare video
     image_sha256: str | None = None  # Key of its image vector, None without one
     thumb: str | None = None  # Path of its thumbnail in the library home, or None
-    details: dict[str, Any] = field(
-        default_factory=dict
-    )  # JSON: pts, origins, measures
+    details: dict[str, Any] = field(default_factory=dict)  # JSON: pts, measures
 
 
 @dataclass(frozen=True)
@@ -240,7 +238,7 @@ class Filters:
     def __bool__(self) -> bool:
         return self != Filters()
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:  # Keys as in a bundle
         "Give the filters as the JSON of a request, each list sorted and once."
         span = self.between
         return {

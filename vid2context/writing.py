@@ -67,14 +67,14 @@ class Writer:
         self.db = db
         self.epoch = epoch
 
-    def is_current(self) -> bool:
+    def is_current(self) -> bool:  # False for a writer taken for dead
         "Tell whether no other writer has taken over."
         with database_errors():
             row = self.db.execute("SELECT writer_epoch FROM library_state").fetchone()
         return bool(row[0] == self.epoch)
 
     @contextlib.contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self) -> Iterator[sqlite3.Connection]:  # Rolls back on error
         "Write a block whole or not at all; refuse when another writer took over."
         with database_errors(), transaction(self.db):
             if not self.is_current():
