@@ -130,10 +130,11 @@ _SURE, _REPEATS, _DOUBT = 0.5, 2.4, 0.35
 
 
 def _checked_folder(folder: Path) -> Path:
-    path = folder.expanduser()
+    try:
+        path = folder.expanduser()
+    except RuntimeError:  # the home of a user who does not exist
+        path = folder
     missing = [name for name in _NEEDED if not (path / name).is_file()]
-    if not path.is_absolute() and not path.exists():
-        missing = [*_NEEDED]
     if missing:
         raise Vid2ContextError(
             "transcript.no_model",
@@ -176,9 +177,9 @@ class WhisperRecognizer:
         *,
         threads: int = 2,  # CPU threads, >= 1
     ) -> None:
+        path = _checked_folder(folder)
         from faster_whisper import WhisperModel
 
-        path = _checked_folder(folder)
         self.descriptor = ProviderDescriptor(
             id=_model_name(path),
             version=importlib.metadata.version("faster-whisper"),
