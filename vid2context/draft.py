@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['windows_of', 'visual_groups', 'DraftTopic', 'Draft', 'make_draft']
 
-# %% ../nbs/08k_draft.ipynb #94644f57
+# %% ../nbs/08k_draft.ipynb #f9a646c0
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +19,7 @@ from vid2context.draft_facts import (
     measure,
     nearest_frame,
     picture_title,
-    sighting_claim,
+    shown_claim,
     sightings_of,
 )
 from .evidence import Anchors, FrameEvidence, MadeBy, Row, quote_of
@@ -109,7 +109,7 @@ class Draft:
     summary: tuple[Row, ...]  # Rows whose quotes stand for the whole talk
     candidates: tuple[tuple[Sentence, tuple[str, ...]], ...]  # And why to look again
 
-# %% ../nbs/08k_draft.ipynb #4b09cbcf
+# %% ../nbs/08k_draft.ipynb #faeb3dfe
 _SUMMARY_QUOTES = 5
 
 
@@ -207,8 +207,9 @@ class _Drafter:
             _evidence(sighting.frame, text, reader) for text, reader in sighting.said
         ]
         frames += [_evidence(twin, None, None) for twin in sighting.twins]
+        when = self.facts.clock(sighting.frame.at_s)
         return self.ledger.add(
-            sighting_claim(sighting, self.facts),
+            shown_claim(sighting.frame.file, when, sighting.said),
             evidence_class="visual",
             frames=frames,
             supports=supports,

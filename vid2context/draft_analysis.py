@@ -6,16 +6,15 @@
 __all__ = ['LENS', 'RATIONALE', 'VERDICT', 'strengths', 'weaknesses', 'boundary', 'readings_once', 'draft_summary',
            'draft_analysis']
 
-# %% ../nbs/08l_draft_analysis.ipynb #ffba3aa5
+# %% ../nbs/08l_draft_analysis.ipynb #1a64deab
 from collections.abc import Sequence
 from typing import Any
 
 from .dossier import Analysis
 from .draft import Draft, DraftTopic
-from .draft_facts import Facts
+from .draft_facts import Facts, shown_claim
 from .evidence import FrameEvidence, Row
 from .schema import need
-from .text import one_line
 
 # %% ../nbs/08l_draft_analysis.ipynb #a4a0bbf4
 LENS = "General inventory of what the source says and shows"
@@ -140,7 +139,7 @@ def draft_analysis(
     }
     return need(Analysis, raw, code="analysis_schema_invalid", what="analysis.json")
 
-# %% ../nbs/08l_draft_analysis.ipynb #5c41b773
+# %% ../nbs/08l_draft_analysis.ipynb #da5928d7
 def _claims(topic: DraftTopic, facts: Facts) -> list[str]:
     "Repeat the claims of its rows, equal readings once."
     groups = readings_once(topic.rows)
@@ -150,10 +149,8 @@ def _claims(topic: DraftTopic, facts: Facts) -> list[str]:
     for first, *others in groups:
         when = facts.clock(first.at_ms / 1000)
         also = ", ".join(f"{x.file} ({facts.clock(x.at_ms / 1000)})" for x in others)
-        claims.append(
-            f"Frame {first.file} at {when}, as read by {first.reader}: "
-            f'"{one_line(first.reading or "")}"{f"; the same in {also}" * bool(also)}.'
-        )
+        claim = shown_claim(first.file, when, [(first.reading, first.reader)])
+        claims.append(f"{claim}; the same in {also}" if also else claim)
     return claims
 
 

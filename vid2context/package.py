@@ -143,7 +143,7 @@ def write_package(
         write_atomic(path, data)
     return draft
 
-# %% ../nbs/08o_package.ipynb #a4c4ca29
+# %% ../nbs/08o_package.ipynb #b33d3bd1
 def manifest_entry(
     folder: Path,  # The package
     *,
@@ -155,10 +155,11 @@ def manifest_entry(
     checked = _object(folder / "evidence" / "validation.json")
     captions = _object(folder / "source" / "receipt.json").get("captions") or []
     stored = folder / "evidence" / "validation.json"
+    spoken = front.get("source_language")
     return {
         "video_id": front.get("video_id"),
         "slug": slug,
-        "source_language": front.get("source_language"),
+        "source_language": None if spoken == "und" else spoken,
         "dossier_language": front.get("context_language"),
         "stage": front.get("analysis_type"),
         "analysis_lens": front.get("analysis_lens"),
