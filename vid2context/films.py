@@ -50,8 +50,8 @@ def _moving(
 
     return paint
 
-# %% ../nbs/30m_films.ipynb #9445efba
-def shapes_film() -> Story:
+# %% ../nbs/30m_films.ipynb #f69369cc
+def shapes_film() -> Story:  # Eight shapes in 48 s, no sound
     "Tell the silent film of shapes; it starts late in its container."
     looks: Sequence[tuple[str, Painter, tuple[str, ...]]] = (
         (
@@ -108,7 +108,7 @@ def shapes_film() -> Story:
     )
 
 
-def day_film() -> Story:
+def day_film() -> Story:  # Six scenes in 46 s, no sound
     "Tell the silent film of one day; it is stored sideways."
     return Story(
         name="silent-day",
@@ -160,8 +160,8 @@ def day_film() -> Story:
         ),
     )
 
-# %% ../nbs/30m_films.ipynb #963dcf89
-def seasons_montage() -> Story:
+# %% ../nbs/30m_films.ipynb #e580e1e9
+def seasons_montage() -> Story:  # Nine scenes in 59 s over a melody
     "Tell the montage of the seasons."
     return Story(
         name="montage-seasons",
@@ -239,7 +239,7 @@ def seasons_montage() -> Story:
         ),
     )
 
-# %% ../nbs/30m_films.ipynb #ea21be6b
-def films() -> tuple[Story, ...]:
+# %% ../nbs/30m_films.ipynb #83b9f0af
+def films() -> tuple[Story, ...]:  # In the order of their ids
     "List the stories of this module."
     return (shapes_film(), day_film(), seasons_montage())

@@ -19,7 +19,7 @@ from pydantic import Field
 from .core import Span, UsageError, Vid2ContextError
 from .schema import Number, Problem, Shape, Text, need, read_json, read_text
 
-# %% ../nbs/29_judgements.ipynb #adb4ffa2
+# %% ../nbs/29_judgements.ipynb #19f69a7c
 Kind = Literal[
     "speech",
     "on_screen",
@@ -38,10 +38,10 @@ class JudgedMoment(Shape):
     "One moment with what a judge said of it."
 
     any_key: ClassVar[bool] = True
-    video_id: Text
-    start: Number
-    end: Number
-    grade: Literal[0, 1, 2, 3] = 3
+    video_id: Text  # Of the video, or name of a clip
+    start: Number  # Seconds, >= 0
+    end: Number  # Seconds, at least 1 s after the start
+    grade: Literal[0, 1, 2, 3] = 3  # 2 and 3 are right
 
     @property
     def span(self) -> Span:
@@ -52,7 +52,7 @@ class JudgedMoment(Shape):
     def cross_check(
         cls,
         raw: dict[str, Any],  # One moment of a golden query
-    ) -> Iterator[Problem]:
+    ) -> Iterator[Problem]:  # Located in the object; never raises
         "Find a moment that ends before it lasted a second."
         start, end = raw.get("start"), raw.get("end")
         if isinstance(start, int | float) and isinstance(end, int | float):
@@ -66,16 +66,16 @@ class GoldenQuery(Shape):
     "One query and its judged moments."
 
     any_key: ClassVar[bool] = True
-    query_id: Text
-    query: Text
-    need: str = ""
-    lang: str = "en"
-    kind: Kind | None = None
-    holds: tuple[Literal["speech", "text", "image"], ...] = ()
-    form: Literal["known_item", "ad_hoc"] = "known_item"
-    relevant: tuple[JudgedMoment, ...] = Field(default=())
-    must_not: tuple[JudgedMoment, ...] = Field(default=())
-    judged: tuple[JudgedMoment, ...] = Field(default=())
+    query_id: Text  # Unique in the set
+    query: Text  # As a person typed it
+    need: str = ""  # Joins wordings of one need
+    lang: str = "en"  # Of the query
+    kind: Kind | None = None  # What it tests; None in external sets
+    holds: tuple[Literal["speech", "text", "image"], ...] = ()  # Where the answer is
+    form: Literal["known_item", "ad_hoc"] = "known_item"  # One right moment, or several
+    relevant: tuple[JudgedMoment, ...] = Field(default=())  # Grades 1 to 3
+    must_not: tuple[JudgedMoment, ...] = Field(default=())  # Traps
+    judged: tuple[JudgedMoment, ...] = Field(default=())  # Grade 0
 
     @property
     def right(self) -> tuple[JudgedMoment, ...]:
@@ -91,7 +91,7 @@ class GoldenQuery(Shape):
     def cross_check(
         cls,
         raw: dict[str, Any],  # One line of a golden set
-    ) -> Iterator[Problem]:
+    ) -> Iterator[Problem]:  # Located in the object; never raises
         "Hold kind, form and names against the moments."
         for key in ("query_id", "need"):
             name = raw.get(key)
@@ -189,7 +189,7 @@ def parse_moment_id(
     span = Span(int(found[3]) / 1000, int(found[4]) / 1000)
     return Hit(unquote(found[1]), unquote(found[2]), span)
 
-# %% ../nbs/29_judgements.ipynb #d79e8298
+# %% ../nbs/29_judgements.ipynb #7413d764
 def widen(
     span: Span,  # Of a hit
 ) -> Span:  # At least 1 s long
@@ -203,13 +203,13 @@ def widen(
 def matches(
     hit: Span,  # Of a hit
     truth: Span,  # Of a judged moment of the same video
-) -> bool:
+) -> bool:  # False where the hit is in another stretch
     "Tell whether they share half of the shorter one."
     hit = widen(hit)
     shorter_s = min(hit.length_s, truth.length_s)
     return hit.overlap_s(truth) >= shorter_s / 2 > 0
 
-# %% ../nbs/29_judgements.ipynb #aba33193
+# %% ../nbs/29_judgements.ipynb #a48a1b8c
 @dataclass(frozen=True)
 class Credited:
     "One row of a run with what it was worth."
@@ -255,11 +255,11 @@ def truth_id(
     moment: JudgedMoment,  # Of a golden query
     *,
     source: str,  # The collection that was searched
-) -> str:
+) -> str:  # As `moment_id` writes it
     "Name a truth as a document."
     return moment_id(Hit(source, moment.video_id, moment.span))
 
-# %% ../nbs/29_judgements.ipynb #fe14288f
+# %% ../nbs/29_judgements.ipynb #5c67be1c
 DEPTH = 100
 Run = Mapping[str, Sequence[str]]
 Qrels = Mapping[str, Mapping[str, int]]
@@ -295,7 +295,7 @@ def trec_run(
     run: Run,  # Query id → document ids, best first
     *,
     tag: str,  # Name of the configuration, no white space
-) -> bytes:
+) -> bytes:  # One row a document, at most `DEPTH` a query
     "Write a run as evaluators read it."
     rows = [
         f"{query} Q0 {doc} {rank} {DEPTH + 1 - rank} {tag}\n"
@@ -307,7 +307,7 @@ def trec_run(
 
 def trec_qrels(
     qrels: Qrels,  # Query id → document id → grade
-) -> bytes:
+) -> bytes:  # One row a judgement, sorted by document
     "Write judgements as evaluators read them."
     rows = [
         f"{query} 0 {doc} {grade}\n"

@@ -13,7 +13,7 @@ from .layouts import paint_bars, paint_figure, paint_slide
 from .pictures import paint_coast
 from .stories import Fact, Scene, Story
 
-# %% ../nbs/30h_lessons.ipynb #7e7cce24
+# %% ../nbs/30h_lessons.ipynb #186a26af
 Painter = Callable[[Canvas, float, int], None]
 
 
@@ -24,7 +24,7 @@ def slide(
     accent: Colour = "blue",  # Of the course
     note: str = "",  # At the bottom
     figure: str | None = None,  # One of `layouts.FIGURES`
-) -> Painter:
+) -> Painter:  # Paints the same at any time
     "Make the painter of one slide."
 
     def paint(canvas: Canvas, at_s: float, seed: int) -> None:
@@ -41,7 +41,7 @@ def bars(
     *,
     unit: str = "",  # Behind each value
     colours: Sequence[Colour] = ("blue",),  # Cycled over the bars
-) -> Painter:
+) -> Painter:  # The values appear when the bars are grown
     "Make the painter of one bar chart that grows in its first second."
 
     def paint(canvas: Canvas, at_s: float, seed: int) -> None:
@@ -55,7 +55,7 @@ def spoken(
     name: str,  # Unique in the story
     line: int,  # Which line of the scene says it
     *keys: str,  # Words that only the speech holds
-) -> Fact:
+) -> Fact:  # A fact of that line
     "Plant a fact in the speech."
     return Fact(name, ("speech",), keys, line)
 
@@ -63,7 +63,7 @@ def spoken(
 def written(
     name: str,  # Unique in the story
     *keys: str,  # Words that only the text on screen holds
-) -> Fact:
+) -> Fact:  # Its span is that of the text
     "Plant a fact in the text on the screen."
     return Fact(name, ("text",), keys)
 
@@ -71,7 +71,7 @@ def written(
 def seen(
     name: str,  # Unique in the story
     *keys: str,  # Words that neither speech nor text holds
-) -> Fact:
+) -> Fact:  # Its span is the scene
     "Plant a fact in the image."
     return Fact(name, ("image",), keys)
 
@@ -80,12 +80,12 @@ def agreed(
     name: str,  # Unique in the story
     line: int,  # Which line of the scene says it
     *keys: str,  # Words that speech and text both hold
-) -> Fact:
+) -> Fact:  # A fact of that line, in two channels
     "Plant a fact that speech and text agree on."
     return Fact(name, ("speech", "text"), keys, line)
 
-# %% ../nbs/30h_lessons.ipynb #d9520d39
-def fusion_lecture() -> Story:
+# %% ../nbs/30h_lessons.ipynb #bf401d45
+def fusion_lecture() -> Story:  # 56 s in six scenes
     "Tell the lecture on rank fusion."
     week = "Information Retrieval, week 6"
     return Story(
@@ -201,11 +201,11 @@ def fusion_lecture() -> Story:
         ),
     )  # fmt: skip
 
-# %% ../nbs/30h_lessons.ipynb #6ae3147d
+# %% ../nbs/30h_lessons.ipynb #db21a65e
 def tides_lecture(
     *,
     twin: bool = False,  # True changes one number, one colour and one order
-) -> Story:
+) -> Story:  # 54 s in seven scenes
     "Tell the lecture on tides, or its twin."
     sail = "yellow" if twin else "green"
     largest = 16.3 if twin else 11.7
@@ -340,7 +340,7 @@ def tides_lecture(
         ),
     )  # fmt: skip
 
-# %% ../nbs/30h_lessons.ipynb #34ad5f93
-def lectures() -> tuple[Story, ...]:
+# %% ../nbs/30h_lessons.ipynb #b18d33cd
+def lectures() -> tuple[Story, ...]:  # The twin last
     "List the stories of this module."
     return (fusion_lecture(), tides_lecture(), tides_lecture(twin=True))

@@ -189,11 +189,11 @@ def moment_precision(
         values.append(interpolated_precision(taken, truths=len(truths)))
     return math.fsum(values) / len(values)
 
-# %% ../nbs/30_metrics.ipynb #3e8b6997
+# %% ../nbs/30_metrics.ipynb #7e718919
 def in_known_videos(
     hits: Sequence[Hit],  # Best first
     query: GoldenQuery,  # Its right moments name the videos
-) -> list[Hit]:
+) -> list[Hit]:  # In the same order
     "Keep the hits in videos that hold an answer."
     videos = {truth.video_id for truth in query.right}
     return [hit for hit in hits if hit.video_id in videos]
@@ -214,7 +214,7 @@ def _precision(length: str) -> MomentMeasure:
     return lambda hits, query: moment_precision(hits, query, length=length)
 
 
-def moment_measures() -> dict[str, MomentMeasure]:
+def moment_measures() -> dict[str, MomentMeasure]:  # By name, one query each
     "Name the moment measures and how each scores the hits of one query."
     found = {f"R1@IoU{x:g}": _first(x) for x in (0.5, 0.7)}
     found |= {f"mAP[{length}]": _precision(length) for length in LENGTHS}

@@ -127,7 +127,7 @@ def hum(
         track[start : start + len(beat)] += 0.2 * note
     return track.astype(np.float32)
 
-# %% ../nbs/30e_narration.ipynb #c3e62879
+# %% ../nbs/30e_narration.ipynb #dcacd57d
 @dataclass(frozen=True)
 class Cue:
     "One caption."
@@ -161,7 +161,7 @@ def edited_cues(
     lines: Sequence[Spoken],  # The plan
     *,
     width: int = 38,  # Most characters in a line
-) -> list[Cue]:
+) -> list[Cue]:  # In order, none across two sentences
     "Cut a plan into captions of at most two lines."
     cues = []
     for line in lines:
@@ -175,7 +175,7 @@ def edited_cues(
 
 def edited_vtt(
     lines: Sequence[Spoken],  # The plan
-) -> bytes:
+) -> bytes:  # A WebVTT file
     "Write captions as a careful editor does."
     blocks = ["WEBVTT"]
     for i, cue in enumerate(edited_cues(lines), start=1):
@@ -184,7 +184,7 @@ def edited_vtt(
         blocks.append(f"{i}\n{_stamp(cue.start_s)} --> {_stamp(cue.end_s)}\n{text}")
     return ("\n\n".join(blocks) + "\n").encode()
 
-# %% ../nbs/30e_narration.ipynb #500fc711
+# %% ../nbs/30e_narration.ipynb #200f1d53
 def _plain(word: str) -> str:
     return re.sub(r"[^\w'%-]", "", word).lower()
 
@@ -194,7 +194,7 @@ def rolling_vtt(
     *,
     language: str,  # As in the file's header, e.g. `en`
     width: int = 32,  # Most characters in a line
-) -> bytes:
+) -> bytes:  # A WebVTT file; a bare header without words
     "Write captions as yt-dlp saves YouTube's automatic ones."
     words = [w for line in lines for w in line.words]
     said = [SpokenWord(_plain(w.text), w.start_s, w.end_s) for w in words]

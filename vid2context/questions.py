@@ -215,7 +215,7 @@ es: el molino molía castañas porque no crecía trigo
   = walk-valley/chestnuts
 """
 
-# %% ../nbs/30n_questions.ipynb #fe41be99
+# %% ../nbs/30n_questions.ipynb #4902a6d9
 _NOTHING = """
 mean tidal range in Lisbon
   ! lecture-tides/@range (the chart has other towns)
@@ -271,7 +271,7 @@ def read_questions(
     return found
 
 
-def all_questions() -> tuple[Question, ...]:
+def all_questions() -> tuple[Question, ...]:  # Seventy
     "List the golden questions in order of their ids."
     parts = (read_questions(kind, script) for kind, script in _SCRIPT.items())
     return tuple(question for part in parts for question in part)

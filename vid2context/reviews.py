@@ -24,8 +24,8 @@ def _verdict(price: str, weight: str, score: int, accent: Colour) -> Painter:
     rows = [f"Price: {price} euros", weight, f"Score: {score} / 10"]
     return slide("Lumo 3: the verdict", rows, accent=accent)
 
-# %% ../nbs/30l_reviews.ipynb #48accc28
-def reviews() -> tuple[Story, Story, Story]:
+# %% ../nbs/30l_reviews.ipynb #07caccd2
+def reviews() -> tuple[Story, Story, Story]:  # Ana and Ben agree, Cleo does not
     "Tell three reviews of the same camera."
     ana = Story(
         name="review-ana",

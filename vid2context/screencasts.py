@@ -11,11 +11,11 @@ from .layouts import Typed, paint_terminal
 from .lessons import Painter, spoken, written
 from .stories import Scene, Story
 
-# %% ../nbs/30j_screencasts.ipynb #48b7e4c2
+# %% ../nbs/30j_screencasts.ipynb #f1fa1a49
 def terminal(
     title: str,  # In the window's bar
     *rows: tuple[float, str],  # Seconds in the scene and text, `$ ` = typed
-) -> Painter:
+) -> Painter:  # Paints what was typed so far
     "Make the painter of a terminal session."
     session = [
         Typed(at, text.removeprefix("$ "), text[:2] == "$ ") for at, text in rows
@@ -26,8 +26,8 @@ def terminal(
 
     return paint
 
-# %% ../nbs/30j_screencasts.ipynb #86181395
-def bisect_screencast() -> Story:
+# %% ../nbs/30j_screencasts.ipynb #76af646e
+def bisect_screencast() -> Story:  # 42 s in three scenes, variable rate
     "Tell the English screencast on finding a bug in a history."
     title = "parser: bash"
     return Story(
@@ -120,7 +120,7 @@ def bisect_screencast() -> Story:
     )
 
 
-def backup_screencast() -> Story:
+def backup_screencast() -> Story:  # 44 s in four scenes, embedded subtitles
     "Tell the Spanish screencast on backups."
     title = "lu@portatil: ~"
     return Story(
@@ -221,7 +221,7 @@ def backup_screencast() -> Story:
         ),
     )
 
-# %% ../nbs/30j_screencasts.ipynb #86728e41
-def screencasts() -> tuple[Story, ...]:
+# %% ../nbs/30j_screencasts.ipynb #7abf73ae
+def screencasts() -> tuple[Story, ...]:  # English, then Spanish
     "List the stories of this module."
     return (bisect_screencast(), backup_screencast())

@@ -132,7 +132,7 @@ class Timeline:
         names = ", ".join(s.scene.name for s in self.shots)
         raise UsageError("unknown_scene", f"{name!r} is no scene of {names}.")
 
-# %% ../nbs/30f_stories.ipynb #4b79669d
+# %% ../nbs/30f_stories.ipynb #570649fe
 @dataclass(frozen=True)
 class Painted:
     "One frame of a story."
@@ -153,7 +153,7 @@ class Note:
 
 def take_note(
     frame: Painted,  # A frame of a story
-) -> Note:
+) -> Note:  # No pixels
     "Remember what the truth needs of a frame."
     return Note(frame.at_s, frame.lines, bool(frame.rgb.max() < 16))
 
@@ -198,12 +198,12 @@ def paint_frames(
             yield Painted(at_s, rgb, lines)
         last = painted[0] if painted else last
 
-# %% ../nbs/30f_stories.ipynb #7c7fb0ba
+# %% ../nbs/30f_stories.ipynb #3f52800e
 def changed_frames(
     frames: Iterable[Painted],  # At a fixed rate
     *,
     longest_s: float = 2.0,  # A frame is stored at least this often
-) -> Iterator[Painted]:
+) -> Iterator[Painted]:  # In order; the first and the last are always there
     "Drop frames that repeat the one before."
     kept: Painted | None = None
     for frame in frames:

@@ -11,8 +11,8 @@ from .lessons import agreed, bars, seen, slide, spoken, written
 from .stories import Scene, Story
 from .things import paint_interview, paint_loaf
 
-# %% ../nbs/30i_workshops.ipynb #b411fd5b
-def bread_lecture() -> Story:
+# %% ../nbs/30i_workshops.ipynb #f2e81cb5
+def bread_lecture() -> Story:  # 41 s in six scenes
     "Tell the Spanish lecture on sourdough bread."
     accent: Colour = "orange"
 
@@ -134,8 +134,8 @@ def bread_lecture() -> Story:
         ),
     )  # fmt: skip
 
-# %% ../nbs/30i_workshops.ipynb #b0a762e2
-def luthier_interview() -> Story:
+# %% ../nbs/30i_workshops.ipynb #3fbe09a4
+def luthier_interview() -> Story:  # 47 s in one scene
     "Tell the interview with a violin maker."
 
     def workshop(canvas: Canvas, at_s: float, seed: int) -> None:
@@ -186,7 +186,7 @@ def luthier_interview() -> Story:
         ),
     )
 
-# %% ../nbs/30i_workshops.ipynb #117c84f1
-def workshops() -> tuple[Story, ...]:
+# %% ../nbs/30i_workshops.ipynb #fd998595
+def workshops() -> tuple[Story, ...]:  # Spanish, then English
     "List the stories of this module."
     return (bread_lecture(), luthier_interview())
