@@ -345,11 +345,28 @@ def test_an_upstream_proxy_is_used_and_said(film, tmp_path):
 
 
 def test_a_link_from_the_network_reaches_listed_hosts_only(tmp_path):
-    loader = LinkLoader(settings(hosts=("hall.example",)))
+    loader = LinkLoader(settings(hosts=("hall.example",)), sleep=lambda seconds: None)
     with pytest.raises(Vid2ContextError, match="not on the list"):
         loader.load("https://other.example/f.mp4", tmp_path, person=False)
     with pytest.raises(Vid2ContextError, match=r"was not found|not public"):
         loader.load("https://a.hall.example/f.mp4", tmp_path, person=False)
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_a_host_that_is_not_found_is_asked_for_again(site, tmp_path, direct):
+    lost = site.film("film.mp4", url="https://nowhere.invalid/film.mp4")
+    site.pages["lost"] = site.pages["t1"] | {"formats": [lost]}
+    pauses = []
+    with pytest.raises(Vid2ContextError, match="was not found") as caught:
+        acquire(
+            lost["url"] if direct else f"{site.base}/watch/lost",
+            tmp_path / "source",
+            settings=settings(hosts=("nowhere.invalid",)),
+            door=site.door,
+            sleep=pauses.append,
+        )
+    assert caught.value.retryable and pauses == [2.0, 4.0]
+    assert not (tmp_path / "source").exists()
 
 
 def test_no_process_and_no_home_survive(site, tmp_path):

@@ -19,7 +19,12 @@ from tqdm.auto import tqdm
 
 from .addresses import Door, Judge, check_url, refusal
 from .core import Vid2ContextError
-from .download_errors import download_error, situation
+from vid2context.download_errors import (
+    UNKNOWN,
+    Situation,
+    download_error,
+    situation,
+)
 from .download_jobs import VIDEO_FILES, site_hosts
 from .options import Settings
 from .url_guard import UrlGuard
@@ -96,10 +101,8 @@ class LinkLoader:
         while True:
             try:
                 return self._once(url, folder, Judge(hosts, door=self.door))
-            except (OSError, http.client.HTTPException) as problem:
-                what, error = situation(str(problem)), download_error(str(problem))
-                if isinstance(problem, TimeoutError | ConnectionError | _Cut):
-                    what = situation("timed out")
+            except (OSError, http.client.HTTPException, Vid2ContextError) as problem:
+                what, error = _judged(problem)
                 tried = left.get(what.code, 0)
                 if tried >= what.tries:
                     raise error from None
@@ -192,6 +195,16 @@ class LinkLoader:
 # %% ../nbs/03j_direct_links.ipynb #0838e7bd
 class _Cut(http.client.HTTPException):
     pass
+
+
+def _judged(problem: Exception) -> tuple[Situation, Vid2ContextError]:
+    if isinstance(problem, Vid2ContextError):
+        network = problem.code == "network"
+        return (situation(problem.message) if network else UNKNOWN), problem
+    error = download_error(str(problem))
+    if isinstance(problem, TimeoutError | ConnectionError | _Cut):
+        return situation("timed out"), error
+    return situation(str(problem)), error
 
 
 def _remember(folder: Path, answer: http.client.HTTPResponse) -> None:

@@ -80,7 +80,8 @@ SITUATIONS: tuple[Situation, ...] = (
     Situation("login_needed", r"sign in|log ?in|use --cookies|account", _SIGN_IN),
     Situation(
         "network",
-        r"name resolution|getaddrinfo|timed? ?out|connection (reset|refused|aborted)"
+        r"name resolution|getaddrinfo|was not found|does not answer|timed? ?out"
+        r"|connection (reset|refused|aborted)"
         r"|remote end closed|network is unreachable|unable to connect|http error 5\d\d"
         r"|incompleteread|bytes read|ssl",
         "check the connection and try again",

@@ -13,7 +13,7 @@ from typing import Any
 from .addresses import Door, check_url
 from .core import Vid2ContextError, pretty_json
 from .metadata import clean_metadata
-from .text import one_line
+from .text import markdown_table, one_line
 
 # %% ../nbs/03f_playlists.ipynb #aa8b820f
 @dataclass(frozen=True)
@@ -43,6 +43,18 @@ class Playlist:
     def todo(self) -> tuple[PlaylistItem, ...]:
         "Give the items that can be tried."
         return tuple(item for item in self.items if item.status == "todo")
+
+    def _repr_markdown_(self) -> str:
+        rows = [
+            {
+                "#": item.position,
+                "title": item.title or "",
+                "status": item.status,
+                "reason": item.reason or "",
+            }
+            for item in self.items
+        ]
+        return markdown_table(rows, ("#", "title", "status", "reason"))
 
     def to_bytes(self) -> bytes:  # JSON of a collection's `playlists/<id>.json`
         "Write the playlist as a collection keeps it."

@@ -23,6 +23,7 @@ from vid2context.core import (
 )
 from .options import Settings
 from .schema import read_json
+from .text import markdown_table
 from .tracks import CaptionFile
 
 # %% ../nbs/03k_receipts.ipynb #2aaf11a6
@@ -45,6 +46,19 @@ class Source:
         "Give the separate sound file, loaded when somebody has to listen."
         name = self.receipt.get("audio")
         return under(self.folder, name) if name else None
+
+    def _repr_markdown_(self) -> str:
+        kept = [self.video] if self.video else []
+        kept += [caption.path for caption in self.captions]
+        facts = {
+            "video": self.video_id,
+            "title": self.title,
+            "from": self.ref,
+            "duration": f"{self.metadata['duration']} s",
+            "language": self.metadata["language"] or "not known",
+            "kept": ", ".join(path.name for path in kept) or "only its digest",
+        }
+        return markdown_table([{"fact": k, "value": v} for k, v in facts.items()])
 
     @property
     def chapters(self) -> tuple[dict[str, Any], ...]:

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Cookies', 'read_cookies', 'Visitor', 'loaded_file']
 
-# %% ../nbs/03i_site_videos.ipynb #d1708a77
+# %% ../nbs/03i_site_videos.ipynb #ef3d7054
 import contextlib
 import json
 import os
@@ -26,7 +26,7 @@ from tqdm.auto import tqdm
 from .addresses import Door, Judge, check_url
 from .core import Vid2ContextError, site_id, under
 from .download_errors import download_error, situation
-from .download_jobs import Job, site_hosts
+from .download_jobs import Job, allowed_extractors, site_hosts
 from .local_files import open_plain
 from .options import Settings
 from .playlists import Playlist, read_playlist
@@ -142,7 +142,7 @@ def _lines(
             return
         yield json.loads(line)
 
-# %% ../nbs/03i_site_videos.ipynb #101c11d7
+# %% ../nbs/03i_site_videos.ipynb #380bbcea
 @dataclass(frozen=True)
 class Visitor:
     "Hold what all visits share."
@@ -177,7 +177,7 @@ class Visitor:
             url=url,
             folder=str(folder),
             proxy="",
-            extractors=("youtube.*", "vimeo.*", *sources.extractors, "end"),
+            extractors=allowed_extractors(sources.extractors),
             height_px=360 if profile == "standard" else sources.max_height_px,
             max_bytes=sources.max_bytes,
             timeout_s=sources.timeout_s,
@@ -204,7 +204,7 @@ class Visitor:
             if event["event"] != "error":
                 return event
             if refused and event["code"] is None:
-                problem, what = refused, situation("")
+                problem, what = refused, situation(refused.message)
             else:
                 what = situation(event["message"])
                 problem = self._problem(job, event)
