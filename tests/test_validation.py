@@ -856,3 +856,10 @@ def test_hostile_file_names_are_named(package):
     for name in (" a", "line\nbreak", "\u202egnp.exe", "b" * 240):
         (package / "source" / name).write_text("x")
     sound(validate_package(package))
+
+
+def test_a_million_defects_are_counted(package):
+    bad = "00:00:09.000 --> soon\n\n" * 30_000
+    (package / SOURCE_VTT).write_text("WEBVTT\n\n" + bad)
+    found = find(validate_package(package), "vtt_invalid")
+    assert len(found) == 201 and found[-1].message == "and 29800 more of this kind"

@@ -9,6 +9,7 @@ __all__ = ['RapidReader', 'reading_order', 'Reading', 'read_frames', 'BasicCapti
 import io
 import json
 import math
+import sys
 import warnings
 from collections.abc import MutableMapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -76,6 +77,12 @@ class RapidReader:
     def load(self) -> None:
         "Load the models now rather than on first use."
         if self._engine is None:
+            if "usearch" in sys.modules and "onnxruntime" not in sys.modules:
+                raise Vid2ContextError(
+                    "reader_unavailable",
+                    "usearch was imported before onnxruntime, which would crash this "
+                    "process; import onnxruntime first.",
+                )
             from rapidocr import RapidOCR
 
             models = _rapid_models()

@@ -157,7 +157,7 @@ class PackageFiles(FileStore):
         return {n.removeprefix(FRAMES): self._pixels(n) for n in wanted}
 
     def _pixels(self, name: str) -> str | None:
-        data = self.data(name)
+        data = self._read(name)
         form = "PNG" if name.lower().endswith(".png") else "JPEG"
         try:
             with warnings.catch_warnings():
