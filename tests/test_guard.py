@@ -260,6 +260,14 @@ def test_damaged_bytes_never_crash_or_hang(clip, tmp_path):
     assert time.monotonic() - began < 120
 
 
+def test_the_child_gets_no_secrets(clip, monkeypatch):
+    monkeypatch.setenv("PLANTED_API_KEY", "sk-planted")
+    with open_media(clip, settings=GUARDED) as reader:
+        told = Path(f"/proc/{reader._jail.process.pid}/environ").read_bytes()
+    assert b"sk-planted" not in told
+    assert b"PATH=" in told
+
+
 def test_the_child_writes_no_file_and_keeps_stdout_clean(clip, capfd):
     with open_media(clip, settings=GUARDED) as reader:
         limits = Path(f"/proc/{reader._jail.process.pid}/limits").read_text()

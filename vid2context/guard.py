@@ -189,7 +189,7 @@ def serve(
     except BaseException as error:
         child.fail(error)
 
-# %% ../nbs/02b_guard.ipynb #cfeb74fd
+# %% ../nbs/02b_guard.ipynb #e42688bd
 class _Jail:
     "Own one child, its memory file and its deadlines."
 
@@ -214,7 +214,7 @@ class _Jail:
             stderr=subprocess.DEVNULL,
             pass_fds=(self.fd,),
             start_new_session=True,
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+            env=_environment(),
         )
         self.close = weakref.finalize(self, _end, self.process, self.fd, self.maps)
 
@@ -329,6 +329,13 @@ class _Jail:
             f"The decoder of {self.name!r} ended with {how}; the file is damaged or "
             "hostile, and nothing of it was kept.",
         )
+
+
+def _environment() -> dict[str, str]:
+    "Hand on what a Python needs to start, and no keys or tokens."
+    named = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "HOME", "TMPDIR")
+    kept = {name: os.environ[name] for name in named if name in os.environ}
+    return kept | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
 def _memory_file(size: int) -> int:
