@@ -14,9 +14,10 @@ import pytest
 
 from vid2context import options
 from vid2context.core import Vid2ContextError, local_id, sha256_file
+from vid2context.golden import content_words, golden_rows
 from vid2context.narration import RATE, has_voice, rolling_vtt, speak
 from vid2context.options import Media
-from vid2context.questions import all_questions, content_words, golden_rows
+from vid2context.questions import all_questions
 from vid2context.reader import Reader
 from vid2context.samples import (
     SEED,

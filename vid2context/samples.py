@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['SEED', 'all_stories', 'find_story', 'caption_file', 'make_clip', 'make_samples', 'write_golden']
 
-# %% ../nbs/31_samples.ipynb #36725bed
+# %% ../nbs/31_samples.ipynb #75f1818e
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
@@ -24,6 +24,7 @@ from vid2context.core import (
     write_atomic,
 )
 from .films import films
+from .golden import golden_rows, question_faults
 from .lessons import lectures
 from .media import write_clip
 from vid2context.narration import (
@@ -36,7 +37,7 @@ from vid2context.narration import (
     speak,
 )
 from .options import Media
-from .questions import all_questions, golden_rows, question_faults
+from .questions import all_questions
 from .reader import Reader
 from .reviews import reviews
 from .screencasts import screencasts
