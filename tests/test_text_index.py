@@ -336,3 +336,15 @@ def test_every_cut_file_is_a_named_error(tmp_path):
         with pytest.raises(Vid2ContextError) as caught:
             TextIndex.open(tmp_path / name)
         assert caught.value.code == "text_index_damaged"
+
+
+def test_a_search_writes_nothing(tmp_path):
+    made(tmp_path / "i", PUNCTUATED)
+
+    def listing():
+        return {p.name: p.stat()[6:9:2] for p in (tmp_path / "i").iterdir()}
+
+    before = listing()
+    index = TextIndex.open(tmp_path / "i")
+    assert found(index, "parser") == ["p1"] and index.coverage("parser") == 1.0
+    assert listing() == before

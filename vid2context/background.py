@@ -100,7 +100,7 @@ class Background:
         "Say how far a cosine stands out."
         if self.rows < MIN_ROWS or self.mad == 0:
             return None
-        return round((top - self.median) / (1.4826 * self.mad), 6)
+        return round(float(top - self.median) / (1.4826 * self.mad), 6)
 
 
 def measure(

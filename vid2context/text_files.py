@@ -14,7 +14,7 @@ from pathlib import Path
 from .core import Vid2ContextError, canonical_json, sha256_file, write_atomic
 from .folding import ANALYZER
 
-# %% ../nbs/10n_text_files.ipynb #8b3b3eb9
+# %% ../nbs/10n_text_files.ipynb #a4196f54
 SEAL = "text.json"  # Analyzer, number of units, digest of each file
 IDS = "rows.jsonl"  # Unit id of each row
 
@@ -26,7 +26,8 @@ def seal_files(
     "Record what an index is made of."
     folder = Path(folder)
     write_atomic(folder / IDS, b"".join(canonical_json(i) + b"\n" for i in ids))
-    files = sorted(path.name for path in folder.iterdir() if path.name != SEAL)
+    found = sorted(path.name for path in folder.iterdir())
+    files = [name for name in found if name != SEAL and not name.endswith(".lock")]
     facts = {
         "analyzer": ANALYZER,
         "rows": len(ids),

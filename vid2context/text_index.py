@@ -80,7 +80,7 @@ def _document(place: int, row: TextRow) -> tantivy.Document:
             document.add_text(name, value)
     return document
 
-# %% ../nbs/11_text_index.ipynb #d1764e28
+# %% ../nbs/11_text_index.ipynb #1fda2ae8
 def build_text_index(
     folder: str | os.PathLike[str],  # Made if absent; an index in it is replaced
     rows: Iterable[TextRow],  # Units to search, each id once, in any order
@@ -104,8 +104,6 @@ def build_text_index(
         ids.append(row.unit_id)
     writer.commit()
     writer.wait_merging_threads()
-    for lock in folder.glob(".*.lock"):
-        lock.unlink()
     seal_files(folder, ids)
     return len(ids)
 
