@@ -19,6 +19,7 @@ from library_kit import (
     write_package,
 )
 
+from vid2context.assembly import PageMeter, number
 from vid2context.bundle import Block, Bundle, parse_bundle
 from vid2context.catalog import Catalog
 from vid2context.choosing import DEPTHS, diversify
@@ -114,6 +115,30 @@ def test_every_depth_gives_a_whole_bundle_within_its_budget(library, depth, with
     company = [b.expanded_from for b in bundle.units if b.role == "expansion"]
     assert all(company.count(unit) <= limits.expansions for unit in company)
     assert (depth == "focused") <= (company == [])
+
+
+def test_a_page_is_measured_to_the_byte_without_rendering_it(library):
+    found = ask(library[1], depth="deep")
+    sections = ("highest_relevance", "related_rules", "additional_context")
+    blocks = [
+        found.units[i % len(found.units)].model_copy(
+            update={"section": sections[min(i // 50, 2)], "content": f"Text {i}." * i}
+        )
+        for i in range(130)
+    ]
+
+    def whole(part):
+        cited = {block.video_id for block in part}
+        sources = tuple(one for one in found.sources if one.video_id in cited)
+        metrics = found.metrics.model_copy(update={"estimated_tokens": 0})
+        change = {"units": tuple(number(part)), "sources": sources, "metrics": metrics}
+        return found.model_copy(update=change)
+
+    meter = PageMeter(blocks, whole)
+    for taken in ([], [0], [49, 50], [129], range(0, 130, 3), range(99), range(130)):
+        size = page_tokens(whole([blocks[i] for i in taken]))
+        assert meter.tokens(taken) == size
+        assert meter.fits(taken, size) and not meter.fits(taken, size - 1)
 
 
 @pytest.mark.parametrize("budget", [1, 300, 700, 1500, 4000])
@@ -230,8 +255,8 @@ def test_no_answer_is_a_whole_bundle_too(library):
 def test_packages_indexed_in_any_order_give_the_same_bytes(tmp_path):
     found = set()
     orders = list(permutations(("apples", "pears", "plums")))[::2]
-    for number, order in enumerate(orders):
-        root, home = tmp_path / str(number) / "talks", tmp_path / f"library-{number}"
+    for place, order in enumerate(orders):
+        root, home = tmp_path / str(place) / "talks", tmp_path / f"library-{place}"
         entries = {
             e["slug"]: e for e in make_collection(root, "apples", "pears", "plums")
         }

@@ -65,7 +65,7 @@ def diversify(
     one_video: bool,  # True when the scope is a single video: no limit a video
 ) -> tuple[list[Fused], int]:  # At most `depth.kept`, as taken; how many were copies
     "Take units that are good and different."
-    runs = {f.id: shingles(units[f.id].content) for f in fused if f.id in units}
+    runs: dict[str, frozenset[tuple[str, ...]]] = {}
     heap = [(-f.score, f.id, 0, 0, 0.0, f) for f in fused if f.id in units]
     heapq.heapify(heap)
     taken: list[Fused] = []
@@ -77,6 +77,8 @@ def diversify(
         now = per_video.get(video, 0)
         if not one_video and now >= depth.per_video:
             continue
+        if key not in runs:
+            runs[key] = shingles(units[key].content)
         for other in taken[seen:]:
             alike = max(alike, jaccard(runs[key], runs[other.id]))
         if alike >= NEAR:

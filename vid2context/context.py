@@ -12,11 +12,11 @@ from pathlib import Path
 
 from .asking import embed_query
 from vid2context.assembly import (
+    PageMeter,
     Terms,
     assemble,
     library_of,
     number,
-    page_size,
     request_of,
 )
 from .bundle import Block, Bundle, parse_bundle
@@ -95,7 +95,8 @@ def _spent(desk: Desk, ranking: Ranking, terms: Terms, pieces: list[Piece]) -> B
         return assemble(desk, ranking, terms, blocks=part, omitted=omitted)
 
     budget = terms.request.max_tokens
-    chosen = spend(len(blocks), budget=budget, size=page_size(blocks, whole))
+    meter = PageMeter(blocks, whole)
+    chosen = spend(len(blocks), fits=lambda taken: meter.fits(taken, budget))
     bundle = whole(number([blocks[i] for i in chosen]))
     metrics = bundle.metrics.model_copy(
         update={"estimated_tokens": page_tokens(bundle)}

@@ -140,13 +140,12 @@ def _cover(holder: tuple[Piece, str], piece: Piece) -> tuple[Piece, str]:
 def spend(
     count: int,  # Blocks on offer, in the order of the page
     *,
-    budget: int,  # Most tokens of the page, >= 1
-    size: Callable[[Sequence[int]], int],  # Tokens of the page with these blocks
+    fits: Callable[[Sequence[int]], bool],  # Whether a page with these blocks fits
 ) -> list[int]:  # Blocks that enter, in order
     "Take the blocks that fit."
     taken: list[int] = []
     for block in range(count):
-        if size([*taken, block]) <= budget:
+        if fits([*taken, block]):
             taken.append(block)
         elif block == 0:
             return [0]
