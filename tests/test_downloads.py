@@ -377,3 +377,19 @@ def test_no_process_and_no_home_survive(site, tmp_path):
     assert not any(b"vid2context.downloads" in c for c in commands)
     left = {p.name for p in Path("/tmp").iterdir()} - before
     assert not [name for name in left if Path("/tmp", name, "stderr").exists()]
+
+
+def test_an_interrupt_ends_the_child_at_once(site, tmp_path, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    site.files["/film.mp4"] += b"\0" * 3_000_000
+    site.stall_after["/film.mp4"] = 2_000_000
+    monkeypatch.setattr("vid2context.site_videos.tqdm.update", interrupt)
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt) as caught:
+        load(site, tmp_path / "source", settings=settings(video_timeout_s=25.0))
+    assert time.monotonic() - started < 20
+    children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text()
+    commands = [Path(f"/proc/{c}/cmdline").read_bytes() for c in children.split()]
+    assert not any(b"vid2context.downloads" in c for c in commands), caught

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,7 @@ def _environment(home: str) -> dict[str, str]:
     return kept | homes | {"YTDLP_NO_PLUGINS": "1", "LC_ALL": "C.UTF-8"}
 
 
-def _events(job: Job, limit_s: float) -> Iterator[dict[str, Any]]:
+def _events(job: Job, limit_s: float) -> Generator[dict[str, Any], None, None]:
     with tempfile.TemporaryDirectory() as home:
         errors = Path(home, "stderr")
         with errors.open("wb") as sink:
@@ -248,9 +248,10 @@ class Visitor:
             upstream=sources.upstream_proxy,
         )
         version = None
-        with guard, tqdm(unit="B", unit_scale=True, disable=None, leave=False) as bar:
-            job = replace(job, proxy=guard.url)
-            for event in _events(job, sources.video_timeout_s):
+        bar = tqdm(unit="B", unit_scale=True, disable=None, leave=False)
+        with guard, bar, contextlib.ExitStack() as stack:
+            visit = _events(replace(job, proxy=guard.url), sources.video_timeout_s)
+            for event in stack.enter_context(contextlib.closing(visit)):
                 if event["event"] == "progress":
                     bar.total = event["total"]
                     bar.update((event["done"] or 0) - bar.n)
