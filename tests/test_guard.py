@@ -69,7 +69,8 @@ LISTS = {
     "hls": "#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\nclip.mp4\n#EXT-X-ENDLIST\n",
     "dash": '<?xml version="1.0"?><MPD xmlns="urn:mpeg:dash:schema:mpd:2011" '
     'type="static" mediaPresentationDuration="PT3S"><Period><AdaptationSet>'
-    '<Representation id="1"><BaseURL>clip.mp4</BaseURL></Representation></AdaptationSet></Period></MPD>',
+    '<Representation id="1"><BaseURL>clip.mp4</BaseURL></Representation>'
+    "</AdaptationSet></Period></MPD>",
     "sdp": "v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nt=0 0\n"
     "m=video 5004 RTP/AVP 96\na=rtpmap:96 H264/90000\n",
 }
