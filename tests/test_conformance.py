@@ -103,7 +103,8 @@ def test_a_sound_provider_has_no_faults():
 
 def test_the_plugin_is_inert_and_runs_when_named(tmp_path):
     (tmp_path / "test_own.py").write_text("def test_own(): pass\n")
-    base = [sys.executable, "-m", "pytest", "-q", "-p", "vid2context.pytest_plugin"]
+    base = [sys.executable, "-m", "pytest", "-q", "--disable-plugin-autoload"]
+    base += ["-p", "vid2context.pytest_plugin"]
     for options, words in (
         ([], "1 passed"),
         (["--vid2context-provider", "ocr:fake-reader"], f"{len(CASES)} passed"),

@@ -52,8 +52,7 @@ class RapidReader:
 
     def __init__(
         self,
-        settings: Settings
-        | None = None,  # `captioning.min_confidence`, `providers.threads`
+        settings: Settings | None = None,  # Of `captioning` and `providers`
     ) -> None:
         options = Settings() if settings is None else settings
         self._least = options.captioning.min_confidence

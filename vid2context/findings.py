@@ -111,9 +111,7 @@ def settle(
     *,
     gate: Gate,  # What the package is to pass as
     foreign: bool,  # True for a package of another tool
-) -> tuple[
-    Finding, ...
-]:  # Sorted by file, field, code; 200 of a kind, then their number
+) -> tuple[Finding, ...]:  # By file, field, code; at most 200 alike, then how many
     "Weigh, cut and order findings."
     settled: dict[tuple[Any, ...], Finding] = {}
     for one in findings:

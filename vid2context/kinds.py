@@ -31,9 +31,7 @@ class ProviderDescriptor:
     revision: str | None = None  # Pinned revision of the weights
     weights_sha256: str | None = None  # 64 hex digits; None without weights
     dim: int | None = None  # Length of its vectors; None when it makes none
-    preprocess: str = (
-        ""  # Prefixes, pooling, limits, sizes, means: whatever shapes input
-    )
+    preprocess: str = ""  # Prefixes, pooling, limits, sizes: what shapes input
     precision: str = "float32"  # Of the arithmetic
     batch_policy: str = "any"  # `any` when the batch size never changes an answer
     languages: tuple[str, ...] = ()  # BCP 47 tags or scripts; empty: no claim
@@ -67,8 +65,15 @@ class TextLine:
 class Provider(Protocol):
     "Offer what every kind has."
 
-    name: str  # As asked for
-    descriptor: ProviderDescriptor  # Which model answers
+    @property
+    def name(self) -> str:
+        "Give the name by which it was asked for."
+        ...
+
+    @property
+    def descriptor(self) -> ProviderDescriptor:
+        "Say which model answers."
+        ...
 
 
 class Captioner(Provider, Protocol):

@@ -71,24 +71,24 @@ MOST_BYTES = 8 * 2**30
 class LockedFile(Shape):
     "Hold one file of a model."
 
-    path: Text
-    bytes: Count
-    sha256: Digest
+    path: Text  # Relative to the folder of the model
+    bytes: Count  # Size
+    sha256: Digest  # Of the content
 
 
 class LockedModel(Shape):
     "Hold what a name stands for."
 
-    repository: Text
+    repository: Text  # On the hub
     revision: Text | None  # None when it was copied from a folder
-    files: tuple[LockedFile, ...]
+    files: tuple[LockedFile, ...]  # All of them, sorted
 
 
 class Lock(Shape):
     "Hold models.lock.json."
 
-    schema_version: Text
-    models: dict[str, LockedModel]
+    schema_version: Text  # `1.0`
+    models: dict[str, LockedModel]  # By name
 
 
 @dataclass(frozen=True)

@@ -132,7 +132,9 @@ class CaptionGate:
         self._window.append(sight)
         return ready
 
-    def close(self) -> list[CaptionPlan]:
+    def close(
+        self,
+    ) -> list[CaptionPlan]:  # In time order; empty when nothing waits
         "Give the plans of the last window."
         window, self._window = self._window, []
         chosen = self._most_changed(window)

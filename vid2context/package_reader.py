@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['CONTEXT', 'ANALYSIS', 'RULES', 'SOURCE_TXT', 'SOURCE_VTT', 'SEGMENTS', 'COVERAGE', 'FRAMES', 'METADATA', 'RECEIPT',
-           'LEDGER', 'VALIDATION', 'REVIEW', 'ShapeT', 'PackageFiles', 'Check', 'is_usable']
+           'LEDGER', 'VALIDATION', 'REVIEW', 'ShapeT', 'CheckRun', 'PackageFiles', 'Check', 'is_usable']
 
 # %% ../nbs/08r_package_reader.ipynb #13483027
 import hashlib
@@ -193,7 +193,9 @@ class PackageFiles(FileStore):
             self._fault(self.video, "file_unreadable", error.message)
             return None
 
-    def durations(self) -> Iterator[tuple[str, str, float]]:
+    def durations(
+        self,
+    ) -> Iterator[tuple[str, str, float]]:  # The most trusted first
         "Give each length that the package states: file, field, seconds."
         yield from (
             (name, field, value)
@@ -224,7 +226,9 @@ class PackageFiles(FileStore):
         stated = (value for _, _, value in self.durations())
         return next(stated, None) if self.measured_s is None else self.measured_s
 
-    def video_ids(self) -> Iterator[tuple[str, str, str]]:
+    def video_ids(
+        self,
+    ) -> Iterator[tuple[str, str, str]]:  # The most trusted first, legal or not
         "Give each video id that the package states: file, field, id."
         places = (
             (METADATA, ("id",), self.json(METADATA)),
@@ -261,14 +265,15 @@ class PackageFiles(FileStore):
         return self.sha256(name) or ""
 
 # %% ../nbs/08r_package_reader.ipynb #1fda4a10
+CheckRun = Callable[[PackageFiles, Question], Iterable[Finding]]
+
+
 @dataclass(frozen=True)
 class Check:
     "Hold one check of the validator."
 
     name: str  # As `skipped` calls it
-    run: Callable[
-        [PackageFiles, Question], Iterable[Finding]
-    ]  # May raise; it is caught
+    run: CheckRun  # May raise; it is caught
     needs: tuple[str, ...] = ()  # Properties of `PackageFiles` that must be usable
 
 

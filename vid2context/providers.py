@@ -147,9 +147,7 @@ def resolve(
     settings: Settings | None = None,  # Options for the factory; None: the defaults
     *,
     environ: Mapping[str, str] | None = None,  # Default: os.environ
-) -> (
-    Any
-):  # A provider of that kind; raises `provider_unknown`, `_unavailable`, `_invalid`
+) -> Any:  # Of that kind; raises `provider_unknown`, `_unavailable`, `_invalid`
     "Make the provider of that name, and check it."
     _check_kind(kind)
     options = Settings() if settings is None else settings
@@ -248,8 +246,7 @@ def _choose(kind: str) -> str:
 
 # %% ../nbs/05a_providers.ipynb #c81b33fd
 def list_providers(
-    settings: Settings
-    | None = None,  # Where weights are looked for; None: the defaults
+    settings: Settings | None = None,  # Options for the factories
     *,
     probe: bool = False,  # True makes those of this process, for their fingerprints
     environ: Mapping[str, str] | None = None,  # Default: os.environ

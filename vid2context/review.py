@@ -118,9 +118,7 @@ def record_ticks(
     ticks: Mapping[str, str],  # Item id → `yes`, `no` or `not_applicable`
     notes: Mapping[str, str] | None = None,  # Item id → why; a `no` needs one
     reviewed_at: datetime.datetime | None = None,  # Aware; None: now
-) -> (
-    Checklist
-):  # Raises UsageError `tick_invalid`, Vid2ContextError `review_impossible`
+) -> Checklist:  # Raises `tick_invalid` (usage), `review_impossible`
     "Record answers, set the flags behind them and validate anew."
     checked = _check_ticks(reviewer, ticks, notes or {})
     home = _package(folder).folder

@@ -54,9 +54,7 @@ def run_checks(
     question: Question,  # What was asked
     *,
     checks: Iterable[Check] = CHECKS,  # In the order in which they run
-) -> tuple[
-    list[Finding], tuple[str, ...]
-]:  # Findings as given; names of skipped checks
+) -> tuple[list[Finding], tuple[str, ...]]:  # As given; names of skipped checks
     "Run every check and catch whatever it does."
     findings: list[Finding] = []
     skipped = []
