@@ -1,6 +1,8 @@
 "The console script."
 
+import sys
+
 from .cli import main
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

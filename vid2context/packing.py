@@ -108,7 +108,7 @@ def _same_captions(ref: str, receipt: Mapping[str, Any]) -> bool:
     listed = [c for c in receipt.get("captions") or [] if c.get("kind") == "sidecar"]
     return beside <= kept and len(beside) == len(listed)
 
-# %% ../nbs/20a_packing.ipynb #8d2688cb
+# %% ../nbs/20a_packing.ipynb #7fb0b97f
 class Packer:
     "Pack videos into one collection."
 
@@ -131,7 +131,6 @@ class Packer:
         "Pack every video that the references stand for."
         wish = wish or PackWish()
         self._check(refs, wish)
-        (self.collection / ".staging").mkdir(parents=True, exist_ok=True)
         found = [(ref, video) for ref in refs for video in expand(ref)]
         if wish.label and len(found) > 1:
             message = f"--label names one package, and {len(found)} videos were given."
@@ -142,6 +141,10 @@ class Packer:
         ]
         empty = [ref for ref in refs if ref not in {one for one, _ in found}]
         items += [_failed(ref, _no_videos(ref)) for ref in empty]
+        if not (self.collection / "manifest.json").exists():
+            with contextlib.suppress(OSError):
+                (self.collection / ".staging").rmdir()
+                self.collection.rmdir()
         return PackReport(self.collection, tuple(items))
 
     def _check(self, refs: Sequence[str], wish: PackWish) -> None:
@@ -185,6 +188,7 @@ class Packer:
             return known
         key = sha256_bytes(ref.encode("utf-8", "surrogateescape"))[:16]
         stage = self.collection / ".staging" / f"get-{key}"
+        stage.parent.mkdir(parents=True, exist_ok=True)
         with _alone(stage), _settled(stage):
             source, report = build_package(
                 ref,
