@@ -8,7 +8,7 @@ __all__ = ['String', 'Section', 'ESTIMATOR', 'Between', 'Request', 'ListFacts', 
            'WarningFacts', 'Bundle', 'parse_bundle']
 
 # %% ../nbs/16_bundle.ipynb #d35e72b9
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Strict
 
@@ -17,6 +17,10 @@ from .core import Vid2ContextError, canonical_json, pretty_json, sha256_bytes
 from .evidence import EvidenceClass
 from .fragments import estimate_tokens
 from .schema import Count, Digest, Number, Shape, check, read_json
+from .text import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # %% ../nbs/16_bundle.ipynb #fd476c87
 String = Annotated[str, Strict()]
@@ -220,6 +224,32 @@ class Bundle(Shape):
     def to_bytes(self) -> bytes:  # UTF-8, two spaces, final line break
         "Give the content of result.json."
         return pretty_json(self.to_json())
+
+    def table(self) -> Table:  # A row a block
+        "Show what is cited."
+        rows = [
+            {
+                "citation": block.citation_id,
+                "video": f"{block.source_name}:{block.video_id}",
+                "time": block.timestamp,
+                "heading": " > ".join(block.heading_path),
+                "class": block.evidence_class,
+                "section": block.section,
+                "tokens": block.token_count,
+            }
+            for block in self.units
+        ]
+        columns = ("citation", "video", "time", "heading", "class", "section", "tokens")
+        return Table(tuple(rows), columns)
+
+    def to_frame(self) -> "pd.DataFrame":  # A row a block
+        "Give the blocks to pandas."
+        return self.table().to_frame()
+
+    def _repr_markdown_(self) -> str:
+        told = [f"**{self.status}**, {self.relevance.verdict}"]
+        told += [f"*{warning.message}*" for warning in self.warnings]
+        return "\n\n".join([*told, self.table()._repr_markdown_()])
 
     @property
     def request_id(self) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .core import UsageError
+from .core import UsageError, Vid2ContextError
 from .database import database_errors
 from .reading import Reading
 from vid2context.records import (
@@ -217,7 +217,13 @@ class Catalog(Reading):
         rows = self.rows(sql, [model])
         if not rows:
             return [], [], np.empty((0, 0), np.float32)
-        matrix = np.stack([np.frombuffer(v, f"<{DTYPES[d]}") for *_, d, v in rows])
+        try:
+            matrix = np.stack([np.frombuffer(v, f"<{DTYPES[d]}") for *_, d, v in rows])
+        except (KeyError, TypeError, ValueError) as error:
+            raise Vid2ContextError(
+                "database_integrity_error",
+                f"A stored {channel} vector is damaged; run `rebuild --confirm`.",
+            ) from error
         ids = [row["row_id"] for row in rows]
         return ids, [row["unit_id"] for row in rows], matrix.astype(np.float32)
 

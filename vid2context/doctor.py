@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,10 +26,13 @@ from .fragments import canary_holds
 from .ingest import Models
 from .inventory import read_inventory
 from .publish import FOLDERS, damage, is_current, read_stamp
-from .text import markdown_table
+from .text import Table, markdown_table
 from .text_index import TextIndex
 from .vector_index import VectorIndex
 from .writing import take_lock
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # %% ../nbs/13b_doctor.ipynb #e6b69f36
 @dataclass(frozen=True)
@@ -45,10 +48,16 @@ class Status:
     sources: tuple[dict[str, Any], ...]  # Name, root, packages and last run of each
     runs: tuple[dict[str, Any], ...]  # Last runs, newest first
 
+    def table(self) -> Table:  # A row a source
+        "Show the sources."
+        return Table(self.sources, ("name", "root", "packages", "units", "last_run"))
+
+    def to_frame(self) -> "pd.DataFrame":  # A row a source
+        "Give the sources to pandas."
+        return self.table().to_frame()
+
     def _repr_markdown_(self) -> str:
-        counts = markdown_table([self.counts])
-        sources = markdown_table(self.sources) if self.sources else ""
-        return f"{counts}\n\n{sources}".strip()
+        return f"{markdown_table([self.counts])}\n\n{self.table()._repr_markdown_()}"
 
 
 def status(
@@ -102,8 +111,17 @@ class Diagnosis:
         "Tell whether no check found an error."
         return all(check.status != "error" for check in self.checks)
 
+    def table(self) -> Table:  # A row a check
+        "Show what was found."
+        rows = tuple(asdict(check) for check in self.checks)
+        return Table(rows, ("code", "status", "message"))
+
+    def to_frame(self) -> "pd.DataFrame":  # A row a check
+        "Give the checks to pandas."
+        return self.table().to_frame()
+
     def _repr_markdown_(self) -> str:
-        return markdown_table([asdict(check) for check in self.checks])
+        return self.table()._repr_markdown_()
 
 
 def doctor(

@@ -14,7 +14,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
-from .core import Span, UsageError, canonical_json, sha256_bytes
+from vid2context.core import (
+    Span,
+    UsageError,
+    Vid2ContextError,
+    canonical_json,
+    sha256_bytes,
+)
 
 # %% ../nbs/10_records.ipynb #dac562d5
 def document_id(
@@ -274,11 +280,20 @@ def to_row(
 def from_row(
     kind: type[Record],  # Class of the record
     row: Any,  # Mapping of column to value, such as `sqlite3.Row`
-) -> Record:  # The record
+) -> Record:  # The record; raises `database_integrity_error` for a damaged row
     "Read a record from a row of its table."
-    found, names = dict(row), _NAMES[kind]
-    values = {name: found[name] for name in names}
-    for name in names & _JSON:
+    try:
+        return kind(**_values(kind, dict(row)))
+    except (KeyError, TypeError, ValueError) as error:
+        raise Vid2ContextError(
+            "database_integrity_error",
+            "catalog.sqlite holds a row that cannot be read; run `doctor`.",
+        ) from error
+
+
+def _values(kind: type[Any], found: dict[str, Any]) -> dict[str, Any]:
+    values = {name: found[name] for name in _NAMES[kind]}
+    for name in _NAMES[kind] & _JSON:
         text = values[name]
         values[name] = _EMPTY[text]() if text in _EMPTY else json.loads(text)
     if kind is Unit:
@@ -286,7 +301,7 @@ def from_row(
         values["frames"] = tuple(values["frames"])
         values["timestamps"] = tuple((a, b) for a, b in values["timestamps"])
         values["searchable"] = bool(values["searchable"])
-    return kind(**values)
+    return values
 
 
 _EMPTY: dict[str, type] = {"[]": list, "{}": dict}
