@@ -245,6 +245,53 @@ def test_filters_are_kept_and_shown(library):
     assert "video id-pears; between 00:00 and 00:20" in page
 
 
+def test_historic_rules_stand_under_related_rules(tmp_path):
+    root, home = tmp_path / "talks", tmp_path / "library"
+    entry = write_package(root, "old", frames=())
+    folder = root / "videos" / "old" / "deliverables"
+    (folder / "analysis.json").unlink()
+    rules = {
+        "schema_version": "1.0",
+        "source": {"video_id": "id-old", "more": 1},
+        "core_thesis": "A clean cut heals.",
+        "evidence": {
+            "transcript_file": "transcript/source.txt",
+            "frames_directory": "visual/frames",
+            "contact_sheet": "visual/frames/contact-sheet.jpg",
+            "frame_sampling": "20 uniform",
+            "limitations": [],
+        },
+        "patterns": [
+            {
+                "id": "clean cut",
+                "name": "Clean cut",
+                "principle": "One stroke of a sharp blade.",
+                "problem": "Torn bark does not heal.",
+                "visual_evidence": [],
+                "rules": ["Sharpen the blade before every tree."],
+                "avoid": ["Never saw a green shoot."],
+                "acceptance_criteria": ["The cut is smooth."],
+                "source_basis": {"direct": "Said.", "professional_extension": None},
+            }
+        ],
+        "agent_workflow": ["Look", "Cut"],
+    }
+    (folder / "rules.json").write_text(json.dumps(rules))
+    entry["resources"] = {"context": True, "metadata": True, "rules": True}
+    write_manifest(root, entry)
+    assert sync(home, paths=[str(root)]).status == "ok"
+    bundle = ask(home, "sharpen the blade", depth="balanced")
+    whole(bundle)
+    types = {b.unit_type for b in bundle.units if b.section == "related_rules"}
+    assert "rule_item" in types
+    parents = [b for b in bundle.units if b.role == "expansion"]
+    assert all(block.expanded_from for block in parents)
+    rules["patterns"].append(rules["patterns"][0])
+    (folder / "rules.json").write_text(json.dumps(rules))
+    (issue,) = sync(home).results[0].issues
+    assert (issue.code, issue.field) == ("duplicate_pattern_id", "patterns[1].id")
+
+
 def test_no_answer_is_a_whole_bundle_too(library):
     bundle = ask(library[1], "zymurgy")
     whole(bundle)

@@ -104,6 +104,7 @@ def _write(
 ) -> None:
     place.mkdir(parents=True, exist_ok=True)
     stage = Path(tempfile.mkdtemp(prefix=".new.", dir=place))
+    stage.chmod(0o755)
     try:
         found = stamp(build(stage))
         files = tuple(_list_files(stage))
@@ -192,6 +193,7 @@ def publish(
             ):
                 _clean(place, catalog.generation)
                 continue
+            writer.beat()
             _publish_one(writer, catalog, name, identity)
             written.append(name)
     return written

@@ -86,6 +86,11 @@ class Writer:
             self.db.execute("UPDATE library_state SET heartbeat_s = ?", [time.time()])
             yield self.db
 
+    def beat(self) -> None:
+        "Give a sign of life; refuse when another writer took over."
+        with self.transaction():
+            pass
+
     def add(
         self,
         *records: Unit | Document | Fragment | FrameRow | PackageRow,  # Parents first
