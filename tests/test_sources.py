@@ -3,6 +3,7 @@
 import json
 import os
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from harbour import VTT, clip
 
 from vid2context.core import UsageError, Vid2ContextError, sha256_file
-from vid2context.local_files import keep_file
+from vid2context.local_files import embedded_vtt, keep_file
 from vid2context.media import write_clip
 from vid2context.options import Settings
 from vid2context.sources import acquire, expand, read_source
@@ -98,6 +99,17 @@ def test_captions_inside_and_beside_rank_by_spoken_language(tmp_path):
         video, tmp_path / "c" / "s", settings=SETTINGS, recognition=True
     )
     assert [c.language for c in listening.captions] == [None]
+
+
+@pytest.mark.parametrize("open_braces", ["{", "{\\p", "{\\i1"])
+def test_braces_that_never_close_cost_a_time_in_proportion(open_braces):
+    spent = []
+    for count in (20_000, 200_000):
+        start = time.process_time()
+        written = embedded_vtt([(0.0, 1.0, open_braces * count)])
+        spent.append(time.process_time() - start)
+    assert written.startswith(b"WEBVTT")
+    assert spent[1] < 40 * max(spent[0], 0.005)
 
 
 def test_hostile_names_stay_names(tmp_path):

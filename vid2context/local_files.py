@@ -196,9 +196,9 @@ def embedded_vtt(
     "Write the cues of a subtitle stream as a caption file."
     blocks = ["WEBVTT\n"]
     for start_s, end_s, raw in sorted(cues, key=lambda cue: cue[:2]):
-        if re.search(r"\{[^}]*\\p[1-9]", raw):
+        if re.search(r"\{[^{}]*\\p[1-9]", raw):
             continue
-        text = re.sub(r"\{[^}]*\}", "", raw.replace("\\N", "\n").replace("\\n", "\n"))
+        text = re.sub(r"\{[^{}]*\}", "", raw.replace("\\N", "\n").replace("\\n", "\n"))
         text = text.replace("\\h", " ").replace("\0", "")
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         if lines:
