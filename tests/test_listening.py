@@ -150,7 +150,9 @@ def test_the_provider_is_found_by_name():
     assert caught.value.code == "transcript.no_model"
 
 
-@pytest.mark.parametrize("name", ["small", "tiny.en", "org/model", "", "~no_such_user/x"])
+@pytest.mark.parametrize(
+    "name", ["small", "tiny.en", "org/model", "", "~no_such_user/x"]
+)
 def test_a_name_never_asks_the_hub(name, monkeypatch):
     def no_socket(*args, **kwargs):
         raise AssertionError("a connection was opened")

@@ -7,17 +7,14 @@ __all__ = ['Asked', 'embed_query', 'encode_query', 'encode_picture', 'away', 'ex
 
 # %% ../nbs/14h_asking.ipynb #5498bb15
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
+from PIL import Image
 
 from .core import UsageError
 from .indexes import Indexes
 from .kinds import ImageTextEncoder, TextEmbedder, check_vectors
 from .splitting import cut_text
-
-if TYPE_CHECKING:
-    from PIL import Image
 
 # %% ../nbs/14h_asking.ipynb #abdee130
 @dataclass
@@ -55,7 +52,7 @@ def encode_query(
 
 
 def encode_picture(
-    picture: "Image.Image",  # RGB
+    picture: Image.Image,  # RGB
     encoder: ImageTextEncoder,  # Model of the library's image vectors
 ) -> np.ndarray:  # (d,) float32 unit vector
     "Embed a picture."

@@ -15,7 +15,6 @@ from pydantic import Strict
 from . import __version__
 from .core import Vid2ContextError, canonical_json, pretty_json, sha256_bytes
 from .evidence import EvidenceClass
-from .fragments import estimate_tokens
 from .schema import Count, Digest, Number, Shape, check, read_json
 from .text import Table
 

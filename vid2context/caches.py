@@ -7,7 +7,6 @@ __all__ = ['stored_vectors', 'store_vectors', 'forget_vectors', 'stored_reading'
 
 # %% ../nbs/10f_caches.ipynb #0fdd5392
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from vid2context.context_file import (
-    HEADINGS,
     ContextDocument,
     heading_problems,
     heading_slot,

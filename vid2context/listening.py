@@ -14,7 +14,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from .core import canonical_json, sha256_bytes, write_atomic
-from .kinds import ProviderDescriptor, Recognizer
+from .kinds import Recognizer
 from .repair import tidy
 from vid2context.segments import (
     Segment,

@@ -16,7 +16,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from .core import Span, UsageError
+from .core import UsageError
 from vid2context.judgements import (
     GoldenQuery,
     Hit,

@@ -7,14 +7,13 @@ __all__ = ['HUB', 'MODELS', 'KEPT', 'MOST_BYTES', 'NamedModel', 'LockedFile', 'L
            'model_status', 'pull_model']
 
 # %% ../nbs/00g_model_store.ipynb #7a0b58c0
-import json
 import re
 import shutil
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Literal
 

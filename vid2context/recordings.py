@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .core import UsageError, Vid2ContextError, format_time
+from .core import UsageError, format_time
 from .evidence import Row
 from .marks import Stamp, frame_time_s, parse_stamp
 from vid2context.package_files import (
