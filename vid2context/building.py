@@ -7,11 +7,13 @@ __all__ = ['PackWish', 'Perception', 'build_package', 'worth_reading']
 
 # %% ../nbs/20_building.ipynb #472cc5ea
 import shutil
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from .addresses import Door
 from .captioning import read_frames
 from .core import canonical_json, pretty_json, sha256_bytes, write_atomic
 from .extraction import FrameSet, extract_frames
@@ -91,29 +93,37 @@ def build_package(
     wish: PackWish,  # What was asked for
     settings: Settings,  # All sections
     perception: Perception,  # The models of this run
+    door: Door | None = None,  # A test's server and extractor; never from a setting
 ) -> tuple[Source, Report]:  # The source, and what the validator says of the package
     "Build a package in a hidden folder, and validate it."
-    source = acquire(
-        ref,
-        stage / "source",
-        settings=settings,
-        profile=wish.profile,
-        spoken=wish.spoken,
-        recognition=perception.listens,
-        cookies=wish.cookies,
-    )
+
+    def fetch(refused: Sequence[str]) -> Source:
+        return acquire(
+            ref,
+            stage / "source",
+            settings=settings,
+            profile=wish.profile,
+            spoken=wish.spoken,
+            recognition=perception.listens,
+            refused=refused,
+            cookies=wish.cookies,
+            door=door,
+        )
+
+    source = fetch(())
     for name in ("deliverables", "transcript", "visual", "evidence"):
         shutil.rmtree(stage / name, ignore_errors=True)
         (stage / name).mkdir()
-    video = source.video or Path(ref)
     frames = extract_frames(
-        video,
+        source.video or Path(ref),
         stage / "visual",
         profile=wish.profile,
         settings=settings,
         chapters=source.chapters,
     )
-    transcript = _hear(source, video, frames, stage, settings, wish, perception)
+    source, refusals = _readable(source, fetch, frames, settings)
+    heard = _hear(source, source.video or Path(ref), frames, stage, wish, perception)
+    transcript = replace(heard, issues=(*refusals, *heard.issues))
     readings = read_frames(
         [stage / "visual" / "frames" / name for name in worth_reading(frames)],
         reader=perception.reader,
@@ -130,7 +140,7 @@ def build_package(
         settings=settings,
         context_language=wish.context_language,
     )
-    _sign(stage, wish.digest(settings))
+    _sign(stage, wish.digest(settings), refusals)
     return source, validate_package(stage, renewing=True)
 
 
@@ -145,15 +155,42 @@ def worth_reading(
     ]
 
 # %% ../nbs/20_building.ipynb #41a6e2a7
+_MOST_TRACKS = 6
+
+
+def _readable(
+    source: Source,
+    fetch: Callable[[Sequence[str]], Source],
+    frames: FrameSet,
+    settings: Settings,
+) -> tuple[Source, tuple[str, ...]]:
+    "Ask a site for its next track until one can be read, and keep why not."
+    refused: list[str] = []
+    why: list[str] = []
+    while source.receipt["kind"] == "site" and source.captions:
+        found = transcript_of(
+            source.captions,
+            duration_s=frames.info.duration_s,
+            settings=settings.transcript,
+        )
+        if found.kind != "none" or len(refused) >= _MOST_TRACKS:
+            break
+        refused += [f"{track.kind}:{track.track}" for track in source.captions]
+        why += found.issues
+        source = fetch(refused)
+    return source, tuple(why)
+
+
 def _hear(
     source: Source,
     video: Path,
     frames: FrameSet,
     stage: Path,
-    settings: Settings,
     wish: PackWish,
     perception: Perception,
 ) -> Transcript:
+    settings = perception.settings
+
     def audio() -> Any:
         with open_media(video, settings=settings.media) as reader:
             return reader.audio()
@@ -172,7 +209,9 @@ def _hear(
     return found
 
 
-def _sign(folder: Path, options_sha256: str) -> None:
+def _sign(folder: Path, options_sha256: str, refusals: Sequence[str]) -> None:
     path = folder / "source" / "receipt.json"
     receipt = read_json(path.read_bytes())
+    if refusals:
+        receipt["warnings"] = [*receipt["warnings"], *refusals]
     write_atomic(path, pretty_json(receipt | {"pack_options_sha256": options_sha256}))

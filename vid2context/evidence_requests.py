@@ -13,6 +13,7 @@ from typing import Any
 
 from .core import UsageError
 from .packing import Packer, PackWish
+from .playlist_packing import pack_all
 from .requests import Receipt
 from .settings import load_settings
 from vid2context.validation import (
@@ -47,7 +48,7 @@ class EvidenceRequests:
         cookies: Path | None = None,  # Cookies file of this call
         force: bool = False,  # Pack again with other options
         discard_review: bool = False,  # Give up work by hand
-    ) -> Receipt:  # Keys `collection`, `items`, `counts`
+    ) -> Receipt:  # Keys `collection`, `items`, `counts`, `playlists`
         "Turn videos into packages."
         wish = PackWish(
             profile=profile or self.settings.pack.profile,
@@ -59,7 +60,7 @@ class EvidenceRequests:
             discard_review=discard_review,
         )
         packer = Packer(collection, settings=self.settings)
-        report = packer.pack([str(r) for r in refs], wish=wish)
+        report = pack_all(packer, [str(r) for r in refs], wish=wish)
         if len(report.items) == 1 and report.items[0].code in _USAGE:
             item = report.items[0]
             raise UsageError(item.code or "", item.message or "", field="source")
@@ -70,6 +71,7 @@ class EvidenceRequests:
             "collection": str(collection.absolute()),
             "items": [asdict(item) for item in report.items],
             "counts": counts,
+            "playlists": list(report.playlists),
         }
         return Receipt("pack", status, None, data, int(failed > 0))
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
+from .addresses import Door
 from .building import PackWish, Perception, build_package
 from .collection import install_package
 from vid2context.core import (
@@ -55,6 +56,7 @@ class PackReport:
 
     collection: Path  # Root of the collection
     items: tuple[PackItem, ...]  # In the order in which they were taken
+    playlists: tuple[str, ...] = ()  # Ids of the playlists among the links
 
     @property
     def counts(self) -> dict[str, int]:
@@ -117,9 +119,11 @@ class Packer:
         collection: Path,  # Root of the collection; made when absent
         *,
         settings: Settings,  # All sections
+        door: Door | None = None,  # A test's server and extractor; never a setting
     ) -> None:
         self.collection = collection
         self.settings = settings
+        self.door = door
         self.perception = Perception(settings)
 
     def pack(
@@ -136,7 +140,7 @@ class Packer:
             message = f"--label names one package, and {len(found)} videos were given."
             raise UsageError("invalid_arguments", message, field="label")
         items = [
-            self._one(video, wish)
+            self.pack_one(video, wish=wish)
             for _, video in tqdm(found, desc="packing", unit="video", disable=None)
         ]
         empty = [ref for ref in refs if ref not in {one for one, _ in found}]
@@ -172,7 +176,13 @@ class Packer:
             message = f"{place} holds other files; name a collection or a new folder."
             raise UsageError("invalid_source_layout", message, field="collection")
 
-    def _one(self, ref: str, wish: PackWish) -> PackItem:
+    def pack_one(
+        self,
+        ref: str,  # A file or a link
+        *,
+        wish: PackWish,  # What was asked for
+    ) -> PackItem:  # Whatever happens; `failed` has a code and a message
+        "Pack one video."
         try:
             return self._pack(ref, wish)
         except Vid2ContextError as error:
@@ -196,6 +206,7 @@ class Packer:
                 wish=wish,
                 settings=self.settings,
                 perception=self.perception,
+                door=self.door,
             )
             if report.result != "PASS":
                 raise Vid2ContextError("validation_failed", _findings(report))
