@@ -9,6 +9,7 @@ __all__ = ['app', 'argument', 'option', 'command_group', 'command', 'run_app']
 import functools
 import inspect
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,7 +18,8 @@ from typing import Annotated, Any
 import typer
 
 from . import __version__
-from .core import Vid2ContextError
+from .core import UsageError, Vid2ContextError
+from .faults import explained
 from .requests import Receipt, failure
 from .service import Service
 from .views import show, show_failure
@@ -34,30 +36,28 @@ def _run(
         for notice in service.notices:
             print(f"note: {notice}", file=sys.stderr)
         receipt = call(service)
-    except Vid2ContextError as error:
-        _fail(command, error, as_json)
-    except OSError as error:
-        reason = f"{error.strerror or error}: {error.filename or ''}".rstrip(": ")
-        message = f"The system refused: {reason}. Check space and permissions."
-        _fail(command, Vid2ContextError("operation_failed", message), as_json)
-    else:
-        _print(receipt, as_json)
-        raise typer.Exit(receipt.exit_code)
-
-
-def _print(receipt: Receipt, as_json: bool) -> None:
+    except Exception as error:
+        raise typer.Exit(_fail(command, explained(error), as_json)) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(_fail(command, _interrupted(), as_json)) from None
     if as_json:
-        print(json.dumps(receipt.to_dict(), ensure_ascii=False), flush=True)
+        print(json.dumps(receipt.to_dict()), flush=True)
     else:
         show(receipt)
+    raise typer.Exit(receipt.exit_code)
 
 
-def _fail(command: str, error: Vid2ContextError, as_json: bool) -> None:
+def _fail(command: str, error: Vid2ContextError, as_json: bool) -> int:
     if as_json:
-        print(json.dumps(failure(command, error), ensure_ascii=False), flush=True)
+        print(json.dumps(failure(command, error)), flush=True)
     else:
         show_failure(error)
-    raise typer.Exit(error.exit_code)
+    return 130 if error.code == "interrupted" else error.exit_code
+
+
+def _interrupted() -> Vid2ContextError:
+    message = "Interrupted; what was whole is kept."
+    return Vid2ContextError("interrupted", message, retryable=True)
 
 # %% ../nbs/42a_shell.ipynb #d680f50a
 _COMMON = {
@@ -200,31 +200,26 @@ def run_app(
     arguments = list(sys.argv[1:] if words is None else words)
     try:
         code = app(arguments, standalone_mode=False, prog_name="vid2context")
-    except KeyboardInterrupt:
-        print("interrupted; what was whole is kept", file=sys.stderr)
-        return 130
     except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except Exception as error:
+    except (Exception, KeyboardInterrupt) as error:
         return _last_resort(error, arguments)
     return code if isinstance(code, int) else 0
 
 # %% ../nbs/42a_shell.ipynb #add9b291
-def _last_resort(error: Exception, arguments: list[str]) -> int:
-    usage = getattr(error, "format_message", None)
-    if usage:
-        code, status = "invalid_arguments", 2
-        message = f"{usage()} See `vid2context --help`.".strip()
-    elif type(error).__name__ == "Abort":
-        print("interrupted; what was whole is kept", file=sys.stderr)
-        return 130
+def _last_resort(error: BaseException, arguments: list[str]) -> int:
+    kind, context = type(error).__name__, getattr(error, "ctx", None)
+    if context and kind == "NoArgsIsHelpError":
+        print(context.get_help(), file=sys.stderr)
+        return 2
+    path = context.command_path if context else "vid2context"
+    if kind in ("Abort", "KeyboardInterrupt"):
+        known = _interrupted()
+    elif usage := getattr(error, "format_message", None):
+        message = f"{usage().strip().rstrip('.')}. See `{path} --help`."
+        known = UsageError("invalid_arguments", message)
     else:
-        code, status = "operation_failed", 1
-        message = f"An unexpected {type(error).__name__} stopped this: {error}"
-    known = Vid2ContextError(code, message)
-    command = next((w for w in arguments if not w.startswith("-")), "")
-    if "--json" in arguments:
-        print(json.dumps(failure(command, known), ensure_ascii=False))
-    else:
-        show_failure(known)
-    return status
+        known = explained(error)
+    command = path.partition(" ")[2] or next(iter(arguments), "")
+    return _fail(command, known, "--json" in arguments)
