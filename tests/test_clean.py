@@ -63,6 +63,9 @@ def test_traces_of_one_run_go_and_results_stay(tmp_path):
         code(
             "bare", {"data": {VIEW: {}}, "metadata": {}, "output_type": "display_data"}
         ),
+        code(
+            "row", result(**{"text/markdown": ["|a|"], "text/plain": ["T('/tmp/x')"]})
+        ),
         code("print('stays')", {**stream, "text": ["stays\n"]}),
     ]
     messy = book(
@@ -79,7 +82,7 @@ def test_traces_of_one_run_go_and_results_stay(tmp_path):
     assert after["metadata"]["kernelspec"]["name"] == "python3"
     for trace in ("0x7f", "/tmp/", "Wall time", "model_id", "signature", "widgets"):
         assert trace not in once
-    for result_text in ("<Thing object>", "Dial(value=2)", "stays\\n"):
+    for result_text in ("|a|", "<Thing object>", "Dial(value=2)", "stays\\n"):
         assert result_text in once
 
 

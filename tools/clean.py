@@ -30,6 +30,8 @@ def scrub_output(out):
     data = out.get("data")
     if data is not None:
         data.pop(WIDGET, None)
+        if "text/markdown" in data:
+            data.pop("text/plain", None)  # the same value again, with its paths
         for kind in data:
             if kind.startswith("text/"):
                 data[kind] = scrub(data[kind])

@@ -167,9 +167,7 @@ def sha256_file(
 
 def canonical_json(
     value: Any,  # JSON value with string keys
-) -> (
-    bytes
-):  # UTF-8; raises ValueError for NaN and UnicodeEncodeError for lone surrogates
+) -> bytes:  # UTF-8; ValueError for NaN, UnicodeEncodeError for surrogates
     "Write the one canonical form of a JSON value, for hashing."
     text = json.dumps(
         value,
@@ -263,9 +261,7 @@ def staged_folder(
     target: Path,  # Folder to create; its parent exists
     *,
     replace: bool = False,  # True swaps an existing folder out
-) -> Iterator[
-    Path
-]:  # A fresh hidden folder, renamed to target when the block ends well
+) -> Iterator[Path]:  # A hidden folder; takes its name when the block ends well
     "Fill a folder out of sight and show it whole; a failing block leaves nothing."
     stage = Path(tempfile.mkdtemp(prefix=f".{target.name[:40]}.", dir=target.parent))
     stage.chmod(0o755)

@@ -267,17 +267,17 @@ class Evaluation:
 class Settings:
     "All options of one run."
 
-    media: Media = field(default_factory=Media)
-    sources: Sources = field(default_factory=Sources)
-    transcript: Transcript = field(default_factory=Transcript)
-    sampling: Sampling = field(default_factory=Sampling)
-    providers: Providers = field(default_factory=Providers)
-    captioning: Captioning = field(default_factory=Captioning)
-    pack: Pack = field(default_factory=Pack)
-    sync: Sync = field(default_factory=Sync)
-    retrieval: Retrieval = field(default_factory=Retrieval)
-    citations: Citations = field(default_factory=Citations)
-    evaluation: Evaluation = field(default_factory=Evaluation)
+    media: Media = field(default_factory=Media)  # Decoding
+    sources: Sources = field(default_factory=Sources)  # Where videos come from
+    transcript: Transcript = field(default_factory=Transcript)  # Captions and speech
+    sampling: Sampling = field(default_factory=Sampling)  # Frames
+    providers: Providers = field(default_factory=Providers)  # Models
+    captioning: Captioning = field(default_factory=Captioning)  # Reading frames
+    pack: Pack = field(default_factory=Pack)  # Packages
+    sync: Sync = field(default_factory=Sync)  # Libraries
+    retrieval: Retrieval = field(default_factory=Retrieval)  # Search
+    citations: Citations = field(default_factory=Citations)  # Quotes
+    evaluation: Evaluation = field(default_factory=Evaluation)  # Runs
     origin: str = "defaults"  # The file that was read, or `defaults`
     notices: tuple[str, ...] = ()  # What was left out, and why
 

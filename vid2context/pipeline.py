@@ -13,7 +13,6 @@ from types import TracebackType
 from typing import Any, Self
 
 from .asking import embed_query
-from .bundle import Bundle
 from .catalog import Catalog
 from .citations import verify_citation
 from vid2context.context import (
@@ -29,18 +28,13 @@ from .explanation import Explanation
 from .hits import SearchResult
 from .indexes import open_indexes
 from .ingest import Models
-from vid2context.integrity import (
-    AnswerCheck,
-    BundleFinding,
-    check_answer,
-    check_sources,
-)
+from .integrity import check_answer, check_sources
 from .options import Settings
 from .package_contexts import find_contexts
 from .providers import resolve
 from .rebuild import rebuild
 from .records import Filters
-from .results import Retrieved, Verdicts, library_home
+from .results import Checked, Retrieved, Verdicts, library_home
 from .retrieval import Retriever
 from .settings import load_settings
 from .sizing import Focus
@@ -145,7 +139,7 @@ class Library:
         confirm: bool,  # True, or UsageError `confirmation_required`
         source: str | None = None,  # Only this source
         indexes_only: bool = False,  # Only write the indexes anew
-    ) -> SyncReport:
+    ) -> SyncReport:  # As `sync`
         "Make derived data anew from the sources."
         self.close()
         return rebuild(
@@ -184,18 +178,18 @@ class Library:
     def search(
         self,
         query: str | None = None,  # Words; None with `like`
-        **options: Any,  # As `Retriever.search`: `top_k`, `filters`, `channels`, …
-    ) -> SearchResult:
-        "Find the moments that answer a query."
+        **options: Any,
+    ) -> SearchResult:  # Moments, best first
+        "Find the moments that answer a query; options as `Retriever.search` has them."
         return self.retriever.search(query, **options)
 
     def explain(
         self,
         query: str,  # As it was asked
         id: str,  # Of a unit or a moment
-        **options: Any,  # As `Retriever.explain`
-    ) -> Explanation:
-        "Say why a result is where it is, or what lost it."
+        **options: Any,
+    ) -> Explanation:  # List by list
+        "Say why a result is there, or what lost it; options as `Retriever.explain`."
         return self.retriever.explain(query, id, **options)
 
     def retrieve(
@@ -239,14 +233,14 @@ class Library:
         *,
         sources: bool = False,  # Digest the cited documents again
         answer: str | None = None,  # A text written from the bundle
-    ) -> tuple[Bundle, tuple[BundleFinding, ...], AnswerCheck | None]:
-        "Check a bundle, its sources and an answer; the findings are empty when whole."
+    ) -> Checked:  # Without a finding when all is whole
+        "Check a bundle, its sources and an answer."
         content, page = read_bundle(Path(bundle))
         found = list(check_bundle(content, page))
         if sources:
             found += check_sources(content, self.catalog)
         told = None if answer is None else check_answer(content, answer)
-        return content, (*found, *(told.findings if told else ())), told
+        return Checked(content, (*found, *(told.findings if told else ())), told)
 
     def verify(
         self,
@@ -254,7 +248,7 @@ class Library:
         items: Sequence[str],  # Video ids, `source:video` or package paths
         *,
         accept: str | None = None,  # `strict` or `verdict`; None: settings
-    ) -> Verdicts:
+    ) -> Verdicts:  # In the order of the claims
         "Check quotes against what was said."
         named = any(not Path(item).is_dir() for item in items)
         contexts = find_contexts(items, catalog=self.catalog if named else None)
@@ -266,10 +260,10 @@ class Library:
             )
         )
 
-    def status(self) -> Status:
+    def status(self) -> Status:  # Counts, sources, runs
         "Count what is in the library."
         return status(self.home)
 
-    def doctor(self) -> Diagnosis:
+    def doctor(self) -> Diagnosis:  # One line a check
         "Check everything and change nothing."
         return doctor(self.home, models=self.models, stale_s=self.settings.sync.stale_s)

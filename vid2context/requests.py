@@ -26,7 +26,7 @@ class Receipt:
     data: Mapping[str, Any] = field(default_factory=dict)  # JSON values
     exit_code: int = 0  # 0 or 1
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:  # JSON values
         "Give the JSON object that `--json` prints."
         return {
             "schema_version": "1.0",

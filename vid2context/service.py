@@ -42,7 +42,7 @@ class Service(EvidenceRequests):
     def at(
         self,
         home: Path,  # Folder of another library
-    ) -> Self:
+    ) -> Self:  # Not opened yet
         "Give a service with the same settings on another library."
         other = copy.copy(self)
         other.home, other._library = library_home(home), None
@@ -55,7 +55,7 @@ class Service(EvidenceRequests):
             self._library = Library(self.home, settings=self.settings)
         return self._library
 
-    def init(self) -> Receipt:
+    def init(self) -> Receipt:  # Key `model`
         "Make an empty library."
         made = self.library.init()
         status = "initialized" if made else "already_initialized"
@@ -68,7 +68,7 @@ class Service(EvidenceRequests):
         path: Path,  # Collection, or its videos folder
         *,
         name: str,  # Its name
-    ) -> Receipt:
+    ) -> Receipt:  # Keys `source_name`, `path`
         "Name a collection as a source."
         self.library.add_source(path, name=name)
         data = {"source_name": name, "path": str(path.absolute())}
@@ -136,9 +136,9 @@ class Service(EvidenceRequests):
         query: str | None,  # Words; None with `like`
         *,
         filters: Mapping[str, Any] | None = None,  # As `read_filters`
-        **options: Any,  # As `Library.search`: `top_k`, `channels`, `then`, …
+        **options: Any,
     ) -> Receipt:  # Keys `query`, `moments`, `relevance`, `warnings`
-        "Find the moments that answer a query."
+        "Find the moments that answer a query; options as `Library.search`."
         result = self.library.search(query, filters=read_filters(filters), **options)
         data = {"query": query, **result.to_json()}
         return Receipt(
@@ -150,9 +150,9 @@ class Service(EvidenceRequests):
         query: str,  # Words
         *,
         filters: Mapping[str, Any] | None = None,  # As `read_filters`
-        **options: Any,  # As `Library.retrieve`: `depth`, `max_tokens`, `out`, …
+        **options: Any,
     ) -> Receipt:  # Keys `request_id`, paths, counts, `units`, `relevance`, `warnings`
-        "Write a bundle of cited context."
+        "Write a bundle of cited context; options as `Library.retrieve`."
         found = self.library.retrieve(query, filters=read_filters(filters), **options)
         content = found.bundle.to_json()
         data = {
@@ -193,9 +193,8 @@ class Service(EvidenceRequests):
             message = f"{bundle} is no folder; name the bundle that retrieve wrote."
             raise UsageError("bundle_not_found", message, field="bundle")
         text = read_text(answer, "answer") if answer else None
-        content, findings, told = self.library.check(
-            bundle, sources=sources, answer=text
-        )
+        found = self.library.check(bundle, sources=sources, answer=text)
+        content, findings, told = found.bundle, found.findings, found.answer
         data = {
             "request_id": content.request_id,
             "result": "FAIL" if findings else "PASS",

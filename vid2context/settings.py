@@ -123,11 +123,9 @@ _APART = {
 def load_settings(
     file: Path | None = None,  # Named by the user; trusted. None: look for one
     *,
-    start: Path
-    | None = None,  # Folder from which to look upwards; default: the working one
+    start: Path | None = None,  # Folder to look upwards from; None: the working one
     environ: Mapping[str, str] | None = None,  # Default: os.environ
-    overrides: Mapping[str, Any]
-    | None = None,  # `{"retrieval.top_k": 5}`, the last word
+    overrides: Mapping[str, Any] | None = None,  # `{"retrieval.top_k": 5}`; wins
 ) -> Settings:  # Raises UsageError `invalid_setting` or `settings_not_found`
     "Read the options that hold for this run."
     environ = os.environ if environ is None else environ

@@ -110,11 +110,8 @@ def break_citations(
 
 # %% ../nbs/00a_text.ipynb #871a0501
 def markdown_table(
-    rows: Sequence[
-        Mapping[str, Any]
-    ],  # One mapping a row; a missing key is an empty cell
-    columns: Sequence[str]
-    | None = None,  # Keys in order; default: those of the first row
+    rows: Sequence[Mapping[str, Any]],  # One a row; a missing key is an empty cell
+    columns: Sequence[str] | None = None,  # Keys in order; None: of the first row
 ) -> str:  # A pipe table; floats have at most four significant decimals
     "Write rows as a Markdown table."
     keys = list(columns or (rows[0] if rows else ()))
@@ -130,7 +127,7 @@ class Table:
     rows: tuple[Mapping[str, Any], ...]  # One mapping a row
     columns: tuple[str, ...]  # Keys to show, in order
 
-    def to_frame(self) -> "pd.DataFrame":
+    def to_frame(self) -> "pd.DataFrame":  # The same columns
         "Give the rows to pandas."
         import pandas as pd
 
