@@ -15,7 +15,13 @@ from typing import Any
 
 from .addresses import Door
 from .captioning import read_frames
-from .core import canonical_json, pretty_json, sha256_bytes, write_atomic
+from vid2context.core import (
+    UsageError,
+    canonical_json,
+    pretty_json,
+    sha256_bytes,
+    write_atomic,
+)
 from .extraction import FrameSet, extract_frames
 from .guard import open_media
 from .options import Settings
@@ -23,6 +29,7 @@ from .package import write_package
 from .providers import resolve
 from .schema import read_json
 from .sources import Source, acquire
+from .tracks import language_tag
 from .transcript import Transcript, transcript_of
 from .validation import Report, validate_package
 
@@ -47,6 +54,26 @@ class PackWish:
         names = ("sampling", "transcript", "captioning", "pack", "providers")
         wishes = [self.profile, self.label, self.context_language, self.spoken]
         return sha256_bytes(canonical_json([wishes, settings.fingerprint(*names)]))
+
+    def check(self) -> None:  # Raises UsageError `invalid_arguments`
+        "Refuse what no package can be made with, before anything is read."
+        legal = {
+            "profile": ("auto", "standard", "visual-heavy"),
+            "context_language": ("en", "es"),
+        }
+        for name, known in legal.items():
+            if (given := getattr(self, name)) not in known:
+                message = f"{name} is {given!r}; it can be {', '.join(known)}."
+                raise UsageError("invalid_arguments", message, field=name)
+        if self.label is not None and not self.label.strip():
+            message = "label is empty; give the words that name the folder."
+            raise UsageError("invalid_arguments", message, field="label")
+        if self.spoken is not None and not language_tag(self.spoken):
+            message = f"spoken is {self.spoken!r}; give a code, as en or pt-BR."
+            raise UsageError("invalid_arguments", message, field="spoken")
+        if self.cookies is not None and not self.cookies.is_file():
+            message = f"{self.cookies} is no file; name a cookies file."
+            raise UsageError("invalid_arguments", message, field="cookies")
 
 # %% ../nbs/20_building.ipynb #8e6deb97
 class Perception:

@@ -127,6 +127,8 @@ def video_files(
     found = []
     for root, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
+        if {"receipt.json", "metadata.json"} <= set(names):
+            continue  # the source folder of a package: its video was taken already
         for name in names:
             path = Path(root, name)
             known = path.suffix.lower().lstrip(".") in VIDEO_ENDINGS

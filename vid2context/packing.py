@@ -8,6 +8,7 @@ __all__ = ['PackItem', 'PackReport', 'installed', 'hand_work', 'Packer']
 # %% ../nbs/20a_packing.ipynb #46e480da
 import contextlib
 import fcntl
+import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,7 +19,7 @@ from tqdm.auto import tqdm
 
 from .addresses import Door
 from .building import PackWish, Perception, build_package
-from .collection import install_package
+from .collection import install_package, slug_taken
 from vid2context.core import (
     UsageError,
     Vid2ContextError,
@@ -27,8 +28,9 @@ from vid2context.core import (
     sha256_file,
 )
 from .evidence import read_rows
+from .faults import explained
 from .local_files import sidecars
-from .manifest import Manifest, ManifestEntry, read_manifest
+from .manifest import Manifest, ManifestEntry, read_manifest, same_form
 from .options import Settings
 from .package import manifest_entry
 from .schema import read_json
@@ -135,16 +137,14 @@ class Packer:
         "Pack every video that the references stand for."
         wish = wish or PackWish()
         self._check(refs, wish)
-        found = [(ref, video) for ref in refs for video in expand(ref)]
+        found = [one for ref in refs for one in _expand(ref)]
         if wish.label and len(found) > 1:
             message = f"--label names one package, and {len(found)} videos were given."
             raise UsageError("invalid_arguments", message, field="label")
         items = [
-            self.pack_one(video, wish=wish)
-            for _, video in tqdm(found, desc="packing", unit="video", disable=None)
+            self.pack_one(one, wish=wish) if isinstance(one, str) else one
+            for one in tqdm(found, desc="packing", unit="video", disable=None)
         ]
-        empty = [ref for ref in refs if ref not in {one for one, _ in found}]
-        items += [_failed(ref, _no_videos(ref)) for ref in empty]
         if not (self.collection / "manifest.json").exists():
             with contextlib.suppress(OSError):
                 (self.collection / ".staging").rmdir()
@@ -152,16 +152,10 @@ class Packer:
         return PackReport(self.collection, tuple(items))
 
     def _check(self, refs: Sequence[str], wish: PackWish) -> None:
-        if not refs:
-            raise UsageError("invalid_arguments", "Name a video, a folder or a link.")
-        for value, legal, name in (
-            (wish.profile, ("auto", "standard", "visual-heavy"), "profile"),
-            (wish.context_language, ("en", "es"), "context_language"),
-        ):
-            if value not in legal:
-                known = ", ".join(legal)
-                message = f"{name} is {value!r}; it can be {known}."
-                raise UsageError("invalid_arguments", message, field=name)
+        if not refs or not all(ref.strip() for ref in refs):
+            message = "A source is empty; name a video, a folder or a link."
+            raise UsageError("invalid_arguments", message, field="source")
+        wish.check()
         place = self.collection
         manifest, videos = place / "manifest.json", place / "videos"
         if place.exists() and not place.is_dir():
@@ -185,12 +179,8 @@ class Packer:
         "Pack one video."
         try:
             return self._pack(ref, wish)
-        except Vid2ContextError as error:
-            return _failed(ref, error)
         except Exception as error:
-            reason = one_line(f"{type(error).__name__}: {error}", 300)
-            message = f"An unexpected fault stopped this video. {reason}"
-            return _failed(ref, Vid2ContextError("operation_failed", message))
+            return _failed(ref, explained(error))
 
     def _pack(self, ref: str, wish: PackWish) -> PackItem:
         known = self._known(ref, wish)
@@ -218,11 +208,11 @@ class Packer:
             stage.rename(target)
             try:
                 install_package(self.collection, entry, replace=known is not None)
-            except Vid2ContextError:
+            except Exception:
                 shutil.rmtree(target, ignore_errors=True)
                 raise
-        warnings = report.counts["warning"]
-        result = f"PASS, {warnings} warnings" if warnings else "PASS"
+        warned = report.counts["warning"]
+        result = f"PASS, {warned} warning{'s' * (warned != 1)}" if warned else "PASS"
         return PackItem(ref, "packed", source.video_id, slug, result)
 
     def _known(self, ref: str, wish: PackWish) -> PackItem | ManifestEntry | None:
@@ -230,8 +220,10 @@ class Packer:
             return None
         if not is_link(ref) and not Path(ref).is_file():
             return None
-        found = installed(ref, read_manifest(self.collection), self.collection)
+        manifest = read_manifest(self.collection)
+        found = installed(ref, manifest, self.collection)
         if found is None:
+            self._need_free_name(ref, manifest, wish)
             return None
         entry, receipt = found
         same = receipt.get("pack_options_sha256") == wish.digest(self.settings)
@@ -252,6 +244,14 @@ class Packer:
             raise UsageError("hand_work", message)
         return entry
 
+    def _need_free_name(self, ref: str, manifest: Manifest, wish: PackWish) -> None:
+        "Find a taken name before minutes go into a package that needs it."
+        if is_link(ref):
+            return
+        slug = slugify(wish.label or Path(ref).stem, video_id="")
+        if any(same_form(entry.slug, slug) for entry in manifest.entries):
+            raise slug_taken(slug)
+
     def _slug(self, source: Source, wish: PackWish, known: ManifestEntry | None) -> str:
         if known and not wish.label:
             return known.slug
@@ -262,18 +262,25 @@ class Packer:
 def _alone(stage: Path) -> Iterator[None]:
     lock = stage.with_suffix(".lock")
     with lock.open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _held(file.fileno()):
             raise Vid2ContextError(
                 "collection_locked",
                 "Another program packs this video now.",
                 retryable=True,
-            ) from None
+            )
         try:
             yield
         finally:
             lock.unlink(missing_ok=True)
+
+
+def _held(handle: int) -> bool:
+    "Lock a file; a file that its last holder has unlinked does not count."
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return os.fstat(handle).st_nlink > 0
 
 
 @contextlib.contextmanager
@@ -290,9 +297,11 @@ def _failed(ref: str, error: Vid2ContextError) -> PackItem:
     return PackItem(ref, "failed", code=error.code, message=error.message)
 
 
-def _no_videos(ref: str) -> Vid2ContextError:
-    message = f"{ref} has no video files; name a folder with videos in it."
-    return UsageError("source_path_not_found", message)
+def _expand(ref: str) -> list[str] | list[PackItem]:
+    try:
+        return expand(ref)
+    except Exception as error:
+        return [_failed(ref, explained(error))]
 
 
 def _findings(report: Report) -> str:
