@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from . import evidence_commands  # noqa: F401  its commands register
+from . import evidence_commands, handwork_commands  # noqa: F401  they register
 from .demo import run_demo
 from .requests import Receipt, read_floors
 from .service import Service

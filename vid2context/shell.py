@@ -96,6 +96,18 @@ app = typer.Typer(
     ),
 )
 
+# %% ../nbs/42a_shell.ipynb #d7cf1dd4
+class _Group(typer.core.TyperGroup):
+    "Take words that name no subcommand for those of the default one."
+
+    default: str | None = None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        named = self.get_command(ctx, args[0]) is not None
+        if self.default and not named:
+            args = [self.default, *args]
+        return super().resolve_command(ctx, args)
+
 # %% ../nbs/42a_shell.ipynb #6a640706
 def argument(
     metavar: str | None,  # As help shows it; None: the parameter's name
@@ -117,9 +129,13 @@ def option(
 def command_group(
     name: str,  # As `source`
     help: str,  # One sentence
+    *,
+    default: str | None = None,  # Subcommand meant by words that name none
 ) -> typer.Typer:  # To hand to `command`
     "Open a group of subcommands."
-    group = typer.Typer(no_args_is_help=True, help=help)
+    shared = {"default": default, "ignore_unknown_options": default is not None}
+    kind = type("Group", (_Group,), shared)
+    group = typer.Typer(no_args_is_help=True, help=help, cls=kind)
     app.add_typer(group, name=name)
     return group
 

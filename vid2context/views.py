@@ -49,6 +49,8 @@ def _pack(data: Mapping[str, Any]) -> Iterable[Any]:
     ]
     yield _grid(rows, "status", "video", "package", "result")
     yield f"{_counts(data['counts'])} · collection {_text(data['collection'])}"
+    for name in data["playlists"]:
+        yield f"list: playlists/{_text(name)}.json"
 
 
 def _validate(data: Mapping[str, Any]) -> Iterable[Any]:
@@ -64,6 +66,37 @@ def _validate(data: Mapping[str, Any]) -> Iterable[Any]:
             yield _grid(rows, "severity", "code", "file", "field", "message")
         if report["skipped"]:
             yield f"skipped: {_text(', '.join(report['skipped']))}"
+
+
+def _ledger(data: Mapping[str, Any]) -> Iterable[Any]:
+    rows = [
+        (r["id"], r["class"], r["claim"], _ground(r), r["made_by"]["kind"])
+        for r in data["live"]
+    ]
+    yield _grid(rows, "row", "class", "claim", "rests on", "by")
+    yield f"{len(rows)} of {data['rows']} rows stand, head {data['head_sha256'][:12]}"
+
+
+def _ground(row: Mapping[str, Any]) -> str:
+    times = [timestamp_label(s["start_ms"] / 1000) for s in row["transcript_spans"]]
+    return ", ".join([*times, *(f["file"] for f in row["frames"]), *row["basis"]])
+
+
+def _change(data: Mapping[str, Any]) -> Iterable[Any]:
+    checked = data["result"] or "not validated again; `validate --write` renews digests"
+    yield f"[bold]{_text(data['package'])}[/]  {data['package_status']}, {checked}"
+    yield f"added: {_text(', '.join(data['added']), 1000)}"
+    for one in data["open"]:
+        yield f"the dossier still says it: {_text(one)}"
+
+
+def _review(data: Mapping[str, Any]) -> Iterable[Any]:
+    rows = [(i["id"], i["state"], i["item"], i["note"]) for i in data["items"]]
+    yield _grid(rows, "id", "state", "item", "note")
+    count = f"{len(data['open'])} of {len(rows)} open"
+    yield f"[bold]{_text(data['package'])}[/]  {data['package_status']}, {count}"
+    if data["dropped"]:
+        yield f"ticked for older content: {_text(', '.join(data['dropped']))}"
 
 
 def _sources(data: Mapping[str, Any]) -> Iterable[Any]:
@@ -209,6 +242,11 @@ def _demo(data: Mapping[str, Any]) -> Iterable[Any]:
 _VIEWS: dict[str, Callable[[Mapping[str, Any]], Iterable[Any]]] = {
     "pack": _pack,
     "validate": _validate,
+    "ledger list": _ledger,
+    "ledger add": _change,
+    "ledger withdraw": _change,
+    "capture": _change,
+    "review": _review,
     "source list": _sources,
     "sync": _sync,
     "search": _search,
