@@ -72,22 +72,21 @@ def settle(
     *,
     held: bool,  # True when the digests held before
     open: Sequence[str] = (),  # What no row carries any more
-) -> Change:
+) -> Change:  # As the package stands now
     "Renew the digests that held before, or let the manifest say what holds now."
     home = package.folder
+    status, result = package_status(PackageFiles(home)), None
+    if root := collection_of(home):
+        fact = {"package_status": status}
+
+        def renew(videos: list[Any]) -> list[Any]:
+            return [v | fact if dig(v, "slug") == home.name else v for v in videos]
+
+        update_manifest(root, renew)
     if held:
         report = validate_package(home, renewing=True)
         store_validation(home, report)
-        result, status = report.result, report.package_status
-    else:
-        result, status = None, package_status(PackageFiles(home))
-        if root := collection_of(home):
-            fact = {"package_status": status}
-
-            def renew(videos: list[Any]) -> list[Any]:
-                return [v | fact if dig(v, "slug") == home.name else v for v in videos]
-
-            update_manifest(root, renew)
+        result = report.result
     return Change(home.name, tuple(added), held, result, status, tuple(open))
 
 # %% ../nbs/20g_handwork.ipynb #0ee1fcbf

@@ -114,7 +114,7 @@ class RowDraft(Shape):
     "Hold one line of a file for `ledger add`."
 
     claim: Text  # One claim in one sentence; the reason, to withdraw
-    evidence_class: EvidenceClass | None = Field(default=None, alias="class")
+    evidence_class: EvidenceClass | None = Field(None, alias="class")  # One of six
     op: Literal["add", "replace", "withdraw"] | None = None  # Null: as target says
     target: RowId | None = None  # Live row to replace or withdraw
     transcript_spans: tuple[QuoteDraft, ...] = ()  # Words it rests on
