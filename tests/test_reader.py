@@ -4,16 +4,19 @@ import bisect
 import gc
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from vid2context import seeking
 from vid2context.core import Vid2ContextError
 from vid2context.guard import open_media, probe
-from vid2context.media import opened, packets_of, write_clip
+from vid2context.media import Converter, opened, packets_of, write_clip
 from vid2context.options import Media
 from vid2context.reader import Reader
+from vid2context.seeking import rendered, step_through
 
 PLAIN, GUARDED = Media(guarded=False), Media()
 REFUSED = {
@@ -100,6 +103,144 @@ def test_a_seek_shows_what_the_whole_pass_shows(name, tmp_path):
         got = (picture.shown_s, picture.until_s, picture.pts, number(picture.rgb))
         assert got == passed[i][:4]
         assert picture.rgb.tobytes() == passed[i][4]
+
+
+SKIMMED = {
+    **PLANS,
+    "pyramid.mp4": {
+        "fps": 10,
+        "options": {"g": "60", "bf": "8", "x264-params": "b-pyramid=normal:ref=6"},
+    },
+    "bumpy-b.mp4": {"times_s": BUMPY, "options": {"g": "25", "bf": "3"}},
+    "open-avc.mkv": {
+        "fps": 10,
+        "options": {"g": "20", "bf": "3", "x264-params": "open-gop=1"},
+    },
+    "open-avc.ts": {
+        "fps": 10,
+        "start_s": 7.0,
+        "options": {"g": "20", "bf": "3", "x264-params": "open-gop=1"},
+    },
+    "fields.ts": {
+        "fps": 10,
+        "options": {"g": "20", "bf": "3", "x264-params": "interlaced=1"},
+    },
+    "slices.mp4": {
+        "fps": 10,
+        "options": {"g": "30", "bf": "3", "x264-params": "slices=4"},
+    },
+    "refresh.mp4": {
+        "fps": 10,
+        "options": {"g": "20", "x264-params": "intra-refresh=1"},
+    },
+}
+
+
+def seen(film, times_s, *, ways):
+    "Answer in every way, with all that an answer shows."
+
+    def tell():
+        converter = Converter()
+        return lambda a: (
+            a.at_s,
+            a.item.pts,
+            a.item.at_s,
+            a.until_s,
+            a.substituted,
+            converter.convert(a.item.frame).tobytes(),
+        )
+
+    if ways == "steps":
+        return list(map(tell(), step_through(film, times_s)))
+    lanes = {"one": 10**9, "two": 1}
+    return list(rendered(film, times_s, render=tell, picture_bytes=lanes[ways]))
+
+
+@pytest.mark.parametrize("name", SKIMMED)
+def test_skimming_shows_the_pixels_that_stepping_shows(name, tmp_path, monkeypatch):
+    write_clip(tmp_path / name, map(numbered, range(160)), **SKIMMED[name])
+    with Reader(tmp_path / name, settings=PLAIN) as reader:
+        film, end_s = reader._film, reader.info.duration_s
+    assert film.times is not None
+    random = np.sort(np.random.default_rng(5).uniform(0, end_s, 9)).tolist()
+    plans = [[*random, end_s + 9], [i / 2 for i in range(int(end_s * 2))], [0.0, 0.0]]
+    expected = [seen(film, plan, ways="steps") for plan in plans]
+    doubts = []
+
+    def step_and_tell(film, times_s):
+        doubts.extend(times_s)
+        return step_through(film, times_s)
+
+    monkeypatch.setattr(seeking, "step_through", step_and_tell)
+    monkeypatch.setattr(seeking, "_SPAN_S", 3.0)
+    for plan, truth in zip(plans, expected, strict=True):
+        assert seen(film, plan, ways="one") == truth
+        assert seen(film, plan, ways="two") == truth
+    # A picture that is refreshed bit by bit has no keyframe to begin with.
+    assert bool(doubts) == (name == "refresh.mp4")
+
+
+def test_skimming_decodes_less(tmp_path):
+    clip = tmp_path / "clip.mp4"
+    options = {"g": "80", "bf": "3", "x264-params": "b-adapt=0"}
+    write_clip(clip, map(numbered, range(240)), fps=10, options=options)
+    counts = {}
+    for ways in ("steps", "one", "two"):
+        with Reader(clip, settings=PLAIN) as reader:
+            seen(reader._film, [7.5, 15.5, 23.5], ways=ways)
+            counts[ways] = reader.decode_counts["decoded"]
+    assert counts["one"] == counts["two"] <= 0.67 * counts["steps"]
+
+
+def test_damage_is_told_the_same_when_skimming(tmp_path):
+    clip = tmp_path / "hurt.mkv"
+    write_clip(clip, map(numbered, range(200)), fps=10, options={"g": "20", "bf": "0"})
+    overwrite(clip, lambda bodies: [*bodies[50:56], bodies[121]])
+    asked = [i / 2 for i in range(40)]
+    told = {}
+    for ways in ("steps", "one", "two"):
+        with Reader(clip, settings=PLAIN) as reader:
+            film = reader._film
+            assert film.times is not None
+            told[ways] = seen(film, asked, ways=ways), reader.gaps
+    assert told["one"] == told["steps"]
+    assert told["two"] == told["steps"]
+    assert told["steps"][1]
+
+
+STILLS = {"codec": "mjpeg", "fps": 10, "options": {"pix_fmt": "yuvj420p"}}
+
+
+def test_packets_that_tell_no_times_are_not_trusted(tmp_path):
+    write_clip(tmp_path / "stills.mkv", map(numbered, range(20)), **STILLS)
+    with Reader(tmp_path / "stills.mkv", settings=PLAIN) as reader:
+        assert reader._film.times is None
+        assert [number(p.rgb) for p in reader.at([0.55, 1.2])] == [5, 12]
+
+
+def test_lanes_that_nobody_listens_to_end_at_once(tmp_path):
+    clip = tmp_path / "long.mp4"
+    write_clip(clip, map(numbered, range(600)), fps=10, options={"g": "150"})
+    before = open_files(), threading.active_count()
+    for settings in (PLAIN, GUARDED):
+        with open_media(clip, settings=settings) as reader:
+            pictures = reader.at([i / 2 for i in range(120)])
+            assert number(next(pictures).rgb) == 0
+            pictures.close()
+            assert [number(p.rgb) for p in reader.at([1.0, 20.0])] == [10, 200]
+    gc.collect()
+    assert (open_files(), threading.active_count()) == before
+
+
+def test_an_error_in_a_lane_reaches_the_caller(tmp_path):
+    clip = tmp_path / "fast.mp4"
+    write_clip(clip, map(numbered, range(200)), fps=10, options={"g": "50"})
+    with Reader(clip, settings=PLAIN) as reader:
+        reader._film = replace(reader._film, settings=replace(PLAIN, max_frames=20))
+        with pytest.raises(Vid2ContextError) as caught:
+            list(reader.at([4.9, 9.9, 14.9, 19.9]))
+    assert caught.value.code == "media.limit.frames"
+    assert not [t for t in threading.enumerate() if t.name.startswith("lane")]
 
 
 def test_times_are_those_that_were_written(tmp_path):

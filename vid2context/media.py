@@ -11,7 +11,7 @@ __all__ = ['FORMATS', 'write_clip', 'check_file', 'opened', 'video_stream', 'pac
 import contextlib
 import stat
 import struct
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -343,6 +343,10 @@ class Decoded:
     lost: bool  # Something just before it could not be decoded
 
 
+class _Doubt(Exception):
+    "What came out of a decoder is not what the packets promised."
+
+
 class Pass:
     "Decode one open file forward, from its start or from a seek."
 
@@ -418,7 +422,55 @@ class Pass:
         at_s: float,  # Wanted time; the landing may be late, the caller checks
     ) -> bool:  # False when the container cannot seek
         "Land on a keyframe near a time and decode from there."
-        ticks = int((at_s + self.clock.origin_s) / self.clock.time_base)
+        return self._jump(int((at_s + self.clock.origin_s) / self.clock.time_base))
+
+    def skim(
+        self,
+        key: int,  # Counter of the keyframe to begin with
+        wanted: Collection[int],  # Counters of pictures that it leads to
+        *,
+        back_s: float = 0.0,  # Land so much earlier, for containers that land late
+    ) -> Iterator[Decoded]:  # Those in time order; ends early at the first doubt
+        "Decode wanted pictures and what they refer to, and skip all others."
+        context, begun = self.stream.codec_context, False
+        missing: set[int | None] = set(wanted)
+        late = round(back_s / self.clock.time_base)
+        if not self._jump(key - late):
+            return
+        try:
+            for packet in packets_of(self.container, [self.stream]):
+                if not begun:
+                    begun = packet.is_keyframe and packet.pts == key
+                    if not begun and packet.dts is not None and packet.dts > key:
+                        return
+                if not begun or not packet.size:
+                    continue
+                context.skip_frame = "DEFAULT" if packet.pts in missing else "NONREF"
+                missing.discard(packet.pts)
+                yield from self._chosen(packet.decode(), key, wanted)
+                if not missing:
+                    break
+            yield from self._chosen(context.decode(None), key, wanted)
+        except (av.FFmpegError, _Doubt):
+            return
+        finally:
+            context.skip_frame = "DEFAULT"
+
+    def _chosen(
+        self, frames: Iterable[av.VideoFrame], key: int, wanted: Collection[int]
+    ) -> Iterator[Decoded]:
+        for frame in frames:
+            # What is shown before the keyframe may lack what it refers to.
+            if frame.pts is not None and frame.pts < key:
+                continue
+            if frame.is_corrupt or frame.pts is None:
+                raise _Doubt
+            at_s = self.clock.place(frame.pts, frame.duration or 0)
+            self.meter.count(at_s)
+            if frame.pts in wanted:
+                yield Decoded(at_s, self.clock.end_s, frame.pts, frame, False)
+
+    def _jump(self, ticks: int) -> bool:
         self.items.close()
         self._lost.clear()
         self.clock.jump()

@@ -6,14 +6,12 @@
 __all__ = ['Reader', 'check_times']
 
 # %% ../nbs/02b_reader.ipynb #0dfc5624
-import bisect
-import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 import numpy as np
 
@@ -22,18 +20,13 @@ from vid2context.media import (
     Converter,
     Decoded,
     check_file,
-    open_pass,
     read_sound,
     read_subtitles,
 )
 from .options import Media
+from .seeking import NEAR_S, Answer, Film, rendered
 from .survey import EDGE_S, survey_video
-from .timeline import Counts, Gap, Meter, Picture
-
-# %% ../nbs/02b_reader.ipynb #f9bb221d
-_CLOSE_S = 1e-6  # Two times nearer than this are one
-_NEAR_S = 1.0  # A lost instant may borrow a picture this near
-_FLOOR_S = -2.0  # Seek no further back than this
+from .timeline import Counts, Gap, Picture
 
 # %% ../nbs/02b_reader.ipynb #3c2cb2d9
 class Reader:
@@ -47,11 +40,21 @@ class Reader:
         beat: Callable[[], None] | None = None,  # Called often while decoding
     ) -> None:
         self.path, self.settings = check_file(path, settings=settings), settings
-        self.info, self.keyframes_s = survey_video(
+        self.info, keyframes_s, times = survey_video(
             self.path, settings=settings, beat=beat
         )
-        self._beat, self._counts = beat, Counts()
+        self._counts = Counts()
         self._lost: set[Gap] = set()
+        self._film = Film(
+            self.path,
+            settings,
+            self.info,
+            keyframes_s,
+            times,
+            self._counts,
+            self._lost,
+            beat,
+        )
 
     def __enter__(self) -> "Reader":
         return self
@@ -96,16 +99,16 @@ class Reader:
     ) -> Iterator[Picture]:  # In time order, one forward pass
         "Yield every picture."
         converter = Converter(size=size, upright=upright)
-        with self._open(keyframes=keyframes) as run:
+        with self._film.open(keyframes=keyframes) as run:
             held = None
             for item in run.items:
                 if held is not None:
-                    self._note(held, item)
+                    self._film.note(held, item)
                     yield self._picture(held, item.at_s, converter)
                 held = item
             if held is not None:
                 if run.broken:
-                    self._note(held, None)
+                    self._film.note(held, None)
                 yield self._picture(held, self.info.duration_s, converter)
 
     def at(
@@ -118,25 +121,23 @@ class Reader:
     ) -> Iterator[Picture]:  # One a time, `asked_s` set; raises `media.undecodable`
         "Yield the picture on screen at each time."
         check_times(times_s)
-        converter = Converter(size=size, upright=upright)
-        with _Cursor(self) as cursor:
-            for at_s in times_s:
-                cursor.go(at_s)
-                item, until_s, substituted = cursor.answer(at_s)
-                if item is not None:
-                    yield self._picture(
-                        item,
-                        until_s,
-                        converter,
-                        asked_s=at_s,
-                        substituted=substituted,
-                    )
-                elif strict:
-                    raise Vid2ContextError(
-                        "media.undecodable",
-                        f"No picture of {self.path.name!r} can be decoded within "
-                        f"{_NEAR_S:g} s of {at_s:.3f} s.",
-                    )
+
+        def render() -> Callable[[Answer], Picture | None]:
+            return partial(self._render, Converter(size=size, upright=upright))
+
+        width, height = size or (self.info.width, self.info.height)
+        found = rendered(
+            self._film, times_s, render=render, picture_bytes=width * height * 3
+        )
+        for at_s, picture in zip(times_s, found, strict=True):
+            if picture is not None:
+                yield picture
+            elif strict:
+                raise Vid2ContextError(
+                    "media.undecodable",
+                    f"No picture of {self.path.name!r} can be decoded within "
+                    f"{NEAR_S:g} s of {at_s:.3f} s.",
+                )
 
     def audio(
         self,
@@ -172,21 +173,16 @@ class Reader:
             origin_s=self.info.origin_s,
         )
 
-    def _open(self, *, keyframes: bool = False) -> Any:
-        return open_pass(
-            self.path,
-            settings=self.settings,
-            meter=Meter(self.settings, counts=self._counts, beat=self._beat),
-            origin_s=self.info.origin_s,
-            keyframes=keyframes,
+    def _render(self, converter: Converter, answer: Answer) -> Picture | None:
+        if answer.item is None:
+            return None
+        return self._picture(
+            answer.item,
+            answer.until_s,
+            converter,
+            asked_s=answer.at_s,
+            substituted=answer.substituted,
         )
-
-    def _note(self, before: Decoded, after: Decoded | None) -> None:
-        "Name the hole between two neighbours, or after a pass that was given up."
-        end_s = after.at_s if after else self.info.end_s
-        lost = after.lost if after else True
-        if lost and end_s > before.end_s + _CLOSE_S:
-            self._lost.add(Gap(before.end_s, end_s, "undecodable"))
 
     def _picture(
         self,
@@ -216,95 +212,3 @@ def check_times(
         not t >= 0 for t in times_s
     ):
         raise UsageError("invalid_times", "Times must be ascending and not negative.")
-
-# %% ../nbs/02b_reader.ipynb #3e92c05f
-class _Cursor:
-    "Stand between two neighbouring pictures and move forward in time."
-
-    def __init__(self, reader: Reader) -> None:
-        self.reader, self.info = reader, reader.info
-        self.seeks = not reader.info.sequential
-        self.before: Decoded | None = None
-        self.next: Decoded | None = None
-        self.run: Any = None  # A `Pass` from the first step on
-        self._files = contextlib.ExitStack()
-
-    def __enter__(self) -> "_Cursor":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._files.close()
-
-    def go(self, at_s: float) -> None:
-        here_s = self.before.at_s if self.before else 0.0
-        if self.seeks and self._pays(here_s, at_s):
-            self._seek(at_s)
-        elif self.run is None:
-            self._restart()
-        while self.next is not None and self.next.at_s <= at_s + _CLOSE_S:
-            self._step()
-
-    def answer(self, at_s: float) -> tuple[Decoded | None, float, bool]:
-        "Give the picture, when it ends, and whether it stands in for a lost one."
-        before, after = self.before, self.next
-        if before is not None and after is None and self._cut(before):
-            near = at_s - before.at_s <= _NEAR_S
-            if at_s >= before.end_s - _CLOSE_S:
-                return (before if near else None), before.end_s, near
-        if before is None or after is None:
-            return before, self.info.duration_s, False
-        if not after.lost or at_s < before.end_s - _CLOSE_S:
-            return before, after.at_s, False
-        if min(at_s - before.at_s, after.at_s - at_s) > _NEAR_S:
-            return None, 0.0, False
-        if at_s - before.at_s <= after.at_s - at_s:
-            return before, after.at_s, True
-        return after, after.end_s, True
-
-    def _cut(self, last: Decoded) -> bool:
-        "Tell whether a pass was given up while the file goes on."
-        return self.run.broken and self.info.end_s > last.end_s + _CLOSE_S
-
-    def _pays(self, here_s: float, at_s: float) -> bool:
-        "Seek over half a group of pictures, when a keyframe lies on the way."
-        late = self.info.container == "mpegts"
-        reach_s = self.info.keyframe_gap_s * (1.0 if late else 0.5)
-        if at_s - here_s < reach_s or at_s <= self.info.first_s:
-            return False
-        keys = self.reader.keyframes_s
-        key = bisect.bisect_right(keys, at_s) - 1
-        return key > 0 and keys[key] > here_s
-
-    def _restart(self) -> None:
-        self._open()
-        self._stand()
-
-    def _open(self) -> None:
-        self._files.close()
-        self.run = self._files.enter_context(self.reader._open())
-
-    def _stand(self) -> None:
-        "Take the first picture: before it, it is shown too."
-        self.before, self.next = None, next(self.run.items, None)
-        if self.next is not None:
-            self._step()
-
-    def _step(self) -> None:
-        self.before, self.next = self.next, next(self.run.items, None)
-        if self.before is not None and (self.next is not None or self.run.broken):
-            self.reader._note(self.before, self.next)
-
-    def _seek(self, at_s: float) -> None:
-        "Land on a picture at or before a time, however far back that takes."
-        if self.run is None:
-            self._open()
-        back_s = 0.0
-        while self.run.seek(max(at_s - back_s, _FLOOR_S)):
-            self._stand()
-            if self.before is not None and self.before.at_s <= at_s + _CLOSE_S:
-                return
-            if at_s - back_s <= _FLOOR_S:
-                break
-            back_s = back_s * 2 or 1.0
-        self.seeks = False
-        self._restart()

@@ -9,7 +9,8 @@ __all__ = ['EDGE_S', 'survey_video']
 import itertools
 import statistics
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,13 @@ from vid2context.media import (
     video_stream,
 )
 from .options import Media
+from .showtimes import ShowTimes
 from .timeline import Clock, MediaInfo, Meter
 
 # %% ../nbs/02a_survey.ipynb #7d6849c1
 EDGE_S = 0.05  # A shorter hole at either end is no gap
 _HEADER_S = 1.0  # A header may be wrong by this much
+_SKIMMED = {"h264", "hevc", "mpeg2video", "mpeg4", "vp8", "vp9"}  # One packet a picture
 _TAILS = 3  # Keyframes to go back for a last picture before decoding all
 
 # %% ../nbs/02a_survey.ipynb #c7647bf1
@@ -40,6 +43,8 @@ class _Packets:
     sound_s: float = 0.0
     restarts: int = 0
     count: int = 0
+    shown: list[int | None] = field(default_factory=list)
+    starts: list[int | None] = field(default_factory=list)
 
 
 def _survey_packets(
@@ -55,6 +60,11 @@ def _survey_packets(
         }
         found = _Packets(keys=[])
         for packet in packets_of(container, streams):
+            pictures = packet.stream_index == video.index and packet.size > 0
+            if pictures and packet.is_keyframe:
+                found.starts.append(packet.pts)
+            if pictures and not packet.is_discard:
+                found.shown.append(packet.pts)
             if packet.is_discard or (packet.pts is None and packet.dts is None):
                 continue
             clock = clocks[packet.stream_index]
@@ -99,8 +109,8 @@ def survey_video(
     *,
     settings: Media,  # Limits and threads
     beat: Callable[[], None] | None = None,  # Called often while reading
-) -> tuple[MediaInfo, list[float]]:  # Facts, times of keyframes; raises `media.*`
-    "Measure a video by reading it."
+) -> tuple[MediaInfo, list[float], ShowTimes | None]:  # Facts, keyframes, pictures
+    "Measure a video by reading it; raises `media.*` for what is none."
 
     def meter() -> Meter:
         return Meter(settings, beat=beat)
@@ -153,7 +163,27 @@ def survey_video(
         keyframe_gap_s=max(statistics.median(steps), 1e-3) if steps else duration_s,
         sequential=packets.restarts > 0,
     )
-    return info, packets.keys
+    return info, packets.keys, _show_times(info, packets)
+
+
+def _show_times(info: MediaInfo, packets: _Packets) -> ShowTimes | None:
+    "Trust the packets where both ends that were decoded agree with them."
+    shown = [ticks for ticks in packets.shown if ticks is not None]
+    if (
+        info.codec not in _SKIMMED
+        or info.sequential
+        or len(shown) < len(packets.shown)
+        or len(set(shown)) < len(shown)
+    ):
+        return None
+    times = ShowTimes(
+        shown,
+        [ticks for ticks in packets.starts if ticks is not None],
+        time_base=Fraction(*info.time_base),
+        origin_s=info.origin_s,
+    )
+    ends = [times.time_s(ticks) for ticks in (times.ticks[0], times.ticks[-1])]
+    return times if ends == [info.first_s, info.last_s] else None
 
 # %% ../nbs/02a_survey.ipynb #c7839fff
 def _rate(nominal: float | None, packets: _Packets, length_s: float) -> float | None:
