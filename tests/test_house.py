@@ -109,7 +109,7 @@ def test_the_sidebar_names_every_notebook():
     site = (ROOT / "_quarto.yml").read_text()
     pages = sorted((ROOT / "nbs").rglob("[!_.]*.ipynb"))
     names = [str(p.relative_to(ROOT)) for p in pages]
-    assert [n for n in names if f"- {n}\n" not in site] == []
+    assert [n for n in names if f" {n}\n" not in site] == []
 
 
 @pytest.mark.skipif(not shutil.which("quarto"), reason="Quarto is not installed")
