@@ -575,7 +575,8 @@ def test_ordered_search_pairs_by_the_worse_rank(retriever):
     assert pair_moments([], [], within_s=1) == []
 
 
-def test_floors_act_on_raw_scores(retriever):
+def test_floors_act_on_raw_scores(library):
+    retriever = with_settings(library, reach_z=0.0)
     free = retriever.query("knot rope", mode="search")
     least = free.lists["dense_transcript"][3][1]
     kept = retriever.query("knot rope", mode="search", min_score={"dense": least})
@@ -587,6 +588,30 @@ def test_floors_act_on_raw_scores(retriever):
     assert none.moments == () and none.status == "no_results"
     with pytest.raises(UsageError, match="no floor"):
         retriever.query("rope", min_score={"fused": 0.01})
+
+
+def test_a_search_leaves_out_what_is_far_behind_the_best(library):
+    near, wide = with_settings(library), with_settings(library, reach_z=0.0)
+    spread = library[1].backgrounds["text"].spread
+    cut = 0
+    for query in ("knot rope", "bowline splice", "red ball on the sand"):
+        kept, free = (
+            r.query(query, mode="search", abstain=False) for r in (near, wide)
+        )
+        dense = [name for name in free.lists if LISTS[name][0] == "dense"]
+        best = max(score for name in dense for _, score in free.lists[name])
+        for name, hits in free.lists.items():
+            least = best - 1.5 * spread if name in dense else float("-inf")
+            assert list(kept.lists[name]) == [hit for hit in hits if hit[1] >= least]
+            cut += len(hits) - len(kept.lists[name])
+        assert (kept.relevance, kept.weights) == (free.relevance, free.weights)
+        bundle = [r.query(query, abstain=False).lists for r in (near, wide)]
+        assert bundle[0] == bundle[1]
+    assert cut > 0
+    one = Filters(videos=("knots",))
+    if near.engine.background("dense", near.engine.scope(one)).spread is None:
+        few = [r.query("rope", mode="search", filters=one) for r in (near, wide)]
+        assert few[0].lists == few[1].lists
 
 
 def test_explanations_name_the_stage(library, retriever):

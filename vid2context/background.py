@@ -98,9 +98,13 @@ class Background:
         top: float,  # Best cosine of a query
     ) -> float | None:  # Distance from the background, 6 decimals; None: no yardstick
         "Say how far a cosine stands out."
-        if self.rows < MIN_ROWS or self.mad == 0:
-            return None
-        return round(float(top - self.median) / (1.4826 * self.mad), 6)
+        spread = self.spread
+        return None if spread is None else round(float(top - self.median) / spread, 6)
+
+    @property
+    def spread(self) -> float | None:
+        "Give the unit of z, a difference of cosines; None without a yardstick."
+        return None if self.rows < MIN_ROWS or self.mad == 0 else 1.4826 * self.mad
 
 
 def measure(

@@ -237,6 +237,12 @@ class Retrieval:
         5.0, "Distance up to which neighbouring hits are one moment.", unit="s", low=0
     )
     moment_s: float = option(60.0, "Longest moment.", unit="s", low=1)
+    reach_z: float = option(
+        1.5,
+        "Distance behind the best text vector within which a search counts others; "
+        "0: any.",
+        low=0,
+    )
     confident_z: float = option(2.0, "z from which a vector hit is trusted.", low=0)
     abstain_z: float = option(1.0, "z below which a vector hit counts as none.", low=0)
     confident_coverage: float = option(

@@ -89,6 +89,9 @@ class Retriever:
         run.ask(text, like=like, image=image, minus=unwanted)
         run.find_vectors()
         relevance, warnings = run.judge(abstain=abstain)
+        if mode == "search":
+            for name, least in run.reach().items():
+                floors[name] = max(least, floors.get(name, least))
         lists = run.floored(text, floors, without=like)
         adaptive = self.settings.weights == "adaptive"
         scale = run.coverage if adaptive else None

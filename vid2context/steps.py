@@ -242,6 +242,17 @@ class Run:
             for name, hits in lists.items()
         }
 
+    def reach(self) -> dict[str, float]:  # `dense` → cosine; empty without a yardstick
+        "Find the cosine below which a text vector says nothing beside the best."
+        reach_z, best = self.engine.settings.reach_z, self._best("dense")
+        if not (reach_z and best and self._by_words):
+            return {}
+        background = self.attempt(
+            "relevance", "dense", lambda: self.engine.background("dense", self.scope)
+        )
+        spread = background.spread if background else None
+        return {} if spread is None else {"dense": max(best) - reach_z * spread}
+
     def _near(self, vectors: Mapping[str, np.ndarray]) -> dict[str, Hits]:
         "Fill the lists of some vectors."
         return self.engine.channels.nearest(
