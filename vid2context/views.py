@@ -24,11 +24,15 @@ def _text(value: Any, limit: int = 400) -> str:
 
 
 def _grid(rows: Iterable[Sequence[Any]], *columns: str) -> Grid:
-    grid = Grid(box=None, pad_edge=False, header_style="bold")
+    titled = any(name.rstrip("#~") for name in columns)
+    grid = Grid(box=None, pad_edge=False, header_style="bold", show_header=titled)
     for name in columns:
-        right = name.endswith("#")
+        prose = name.endswith("~")
         grid.add_column(
-            name.rstrip("#"), justify="right" if right else "left", overflow="fold"
+            name.rstrip("#~"),
+            justify="right" if name.endswith("#") else "left",
+            overflow="fold" if prose else "ellipsis",
+            no_wrap=not prose,
         )
     for row in rows:
         grid.add_row(*(_text(cell) for cell in row))
@@ -40,14 +44,21 @@ def _counts(values: Mapping[str, Any]) -> str:
         f"{value} {name.replace('_', ' ')}" for name, value in values.items()
     )
 
+
+def _tally(values: Mapping[str, int]) -> str:
+    named = [f"{n} {name}{'s' * (n != 1)}" for name, n in values.items() if n]
+    return ", ".join(named) or "no findings"
+
 # %% ../nbs/42_views.ipynb #09fb3ef1
 def _pack(data: Mapping[str, Any]) -> Iterable[Any]:
-    items = data["items"]
-    rows = [
-        (i["status"], i["video_id"], i["slug"] or i["ref"], i["message"] or i["result"])
-        for i in items
-    ]
-    yield _grid(rows, "status", "video", "package", "result")
+    done = [i for i in data["items"] if i["status"] != "failed"]
+    if done:
+        rows = [(i["status"], i["slug"], i["result"]) for i in done]
+        yield _grid(rows, "status", "package", "result")
+    for one in data["items"]:
+        if one["status"] == "failed":
+            why = f"{_text(one['message'], 1000)} ({one['code']})"
+            yield f"[bold]failed[/]  {_text(one['ref'], 1000)}: {why}"
     yield f"{_counts(data['counts'])} · collection {_text(data['collection'])}"
     for name in data["playlists"]:
         yield f"list: playlists/{_text(name)}.json"
@@ -55,15 +66,16 @@ def _pack(data: Mapping[str, Any]) -> Iterable[Any]:
 
 def _validate(data: Mapping[str, Any]) -> Iterable[Any]:
     for report in data["reports"]:
-        counts = _counts(report["counts"])
-        yield f"[bold]{report['result']}[/]  {_text(report['package'])}  ({counts})"
+        shown = [f for f in report["findings"] if f["severity"] != "info"]
+        counts = {k: n for k, n in report["counts"].items() if k != "info"}
+        found = f"{_text(report['package'])}  {_tally(counts)}"
+        yield f"[bold]{report['result']}[/]  {found}"
         rows = [
-            (f["severity"], f["code"], f["file"], f["field"], f["message"])
-            for f in report["findings"]
-            if f["severity"] != "info"
+            ("", f["severity"], f["code"], f"{_place(f)}: {f['message']}")
+            for f in shown
         ]
         if rows:
-            yield _grid(rows, "severity", "code", "file", "field", "message")
+            yield _grid(rows, "", "", "", "~")
         if report["skipped"]:
             yield f"skipped: {_text(', '.join(report['skipped']))}"
 
@@ -73,7 +85,7 @@ def _ledger(data: Mapping[str, Any]) -> Iterable[Any]:
         (r["id"], r["class"], r["claim"], _ground(r), r["made_by"]["kind"])
         for r in data["live"]
     ]
-    yield _grid(rows, "row", "class", "claim", "rests on", "by")
+    yield _grid(rows, "row", "class", "claim~", "rests on~", "by")
     yield f"{len(rows)} of {data['rows']} rows stand, head {data['head_sha256'][:12]}"
 
 
@@ -92,11 +104,16 @@ def _change(data: Mapping[str, Any]) -> Iterable[Any]:
 
 def _review(data: Mapping[str, Any]) -> Iterable[Any]:
     rows = [(i["id"], i["state"], i["item"], i["note"]) for i in data["items"]]
-    yield _grid(rows, "id", "state", "item", "note")
+    yield _grid(rows, "id", "state", "item~", "note~")
     count = f"{len(data['open'])} of {len(rows)} open"
     yield f"[bold]{_text(data['package'])}[/]  {data['package_status']}, {count}"
     if data["dropped"]:
         yield f"ticked for older content: {_text(', '.join(data['dropped']))}"
+
+
+def _place(finding: Mapping[str, Any]) -> str:
+    line = f"line {finding['line']}" if finding["line"] else None
+    return " ".join(p for p in (finding["file"], line, finding["field"]) if p)
 
 
 def _sources(data: Mapping[str, Any]) -> Iterable[Any]:
@@ -104,19 +121,21 @@ def _sources(data: Mapping[str, Any]) -> Iterable[Any]:
         (s["source_name"], s["packages"], s["units"], s["last_run"], s["path"])
         for s in data["sources"]
     ]
-    yield _grid(rows, "source", "packages#", "units#", "last run", "path")
+    yield _grid(rows, "source", "packages#", "units#", "last run", "path~")
 
 
 def _sync(data: Mapping[str, Any]) -> Iterable[Any]:
     for result in data["results"]:
         counters = _counts(result["counters"])
         yield f"[bold]{_text(result['source_name'])}[/]  {result['status']}  {counters}"
-        rows = [
-            (i["code"], i["video_id"], i["field"], i["message"])
-            for i in result["issues"]
-        ]
+        rows = [("", i["code"], _about(i) + i["message"]) for i in result["issues"]]
         if rows:
-            yield _grid(rows, "issue", "video", "field", "message")
+            yield _grid(rows, "", "", "~")
+
+
+def _about(issue: Mapping[str, Any]) -> str:
+    parts = [str(issue[key]) for key in ("video_id", "field") if issue[key]]
+    return f"{' '.join(parts)}: " if parts else ""
 
 
 def _search(data: Mapping[str, Any]) -> Iterable[Any]:
@@ -127,15 +146,20 @@ def _search(data: Mapping[str, Any]) -> Iterable[Any]:
         title = _text(moment["video_title"] or moment["video_id"], 70)
         yield f"[bold]{n}. {title}  {span}[/]  score {moment['score']:.4f}"
         channels = ", ".join(f"{c} #{v['rank']}" for c, v in moment["channels"].items())
-        for name, value in (
-            ("said", moment["text"]),
-            ("on screen", moment["ocr"]),
-            ("caption", moment["caption"]),
-            ("found by", channels),
-            ("link", moment["link"]),
-        ):
-            if value:
-                yield f"   {name}: {_text(value, 220)}"
+        rows = [
+            ("", name, one_line(value, 220))
+            for name, value in (
+                ("said", moment["text"]),
+                ("on screen", moment["ocr"]),
+                ("caption", moment["caption"]),
+                ("found by", channels),
+            )
+            if value
+        ]
+        yield _grid(rows, "", "", "~")
+        yield f"  id         {_text(moment['moment_id'])}"
+        if moment["link"]:
+            yield f"  link       {_text(moment['link'], 2000)}"
     yield from _relevance(data)
 
 
@@ -161,7 +185,7 @@ def _retrieve(data: Mapping[str, Any]) -> Iterable[Any]:
         )
         for u in data["units"]
     ]
-    yield _grid(rows, "cite", "video", "time", "where", "tokens#")
+    yield _grid(rows, "cite", "video~", "time", "where~", "tokens#")
     yield f"{data['estimated_tokens']} tokens from {data['sources_used']} packages"
     yield from _relevance(data)
     yield f"context: {_text(data['context_path'])}"
@@ -173,11 +197,19 @@ def _explain(data: Mapping[str, Any]) -> Iterable[Any]:
     where = f"rank {place} of {data['of']}" if place else "in no list"
     yield f"{_text(data['id'])}: {where}" + (f", lost at {lost}" if lost else "")
     rows = [
-        (name, v["rank"], v["score"], v["weight"], v["contribution"])
+        (
+            name,
+            v["rank"],
+            *(_rounded(v[k]) for k in ("score", "weight", "contribution")),
+        )
         for name, v in data["lists"].items()
     ]
     yield _grid(rows, "list", "rank#", "score#", "weight#", "contribution#")
     yield f"matched terms: {_text(', '.join(data['matched_terms']) or 'none')}"
+
+
+def _rounded(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"
 
 
 def _check(data: Mapping[str, Any]) -> Iterable[Any]:
@@ -185,24 +217,23 @@ def _check(data: Mapping[str, Any]) -> Iterable[Any]:
     yield f"[bold]{data['result']}[/]  {whole}"
     rows = [(f["code"], f.get("citation_id"), f["message"]) for f in data["findings"]]
     if rows:
-        yield _grid(rows, "finding", "cite", "message")
+        yield _grid(rows, "finding", "cite", "message~")
     if data.get("answer"):
         yield f"answer: {_counts(data['answer'])}"
 
 
 def _verify(data: Mapping[str, Any]) -> Iterable[Any]:
-    rows = [
-        (
-            "accepted" if c["accepted"] else "refused",
-            c["videoId"],
-            timestamp_label(c["startSec"]) if c["startSec"] is not None else "",
-            f"{c['score']:.2f}",
-            c["reason"] or "",
-            c["quote"],
-        )
-        for c in data["claims"]
-    ]
-    yield _grid(rows, "verdict", "video", "time", "score#", "reason", "quote")
+    for claim in data["claims"]:
+        at_s, why = claim["startSec"], claim["reason"]
+        facts = [
+            _text(claim["videoId"]),
+            timestamp_label(at_s) if at_s is not None else "",
+            f"score {claim['score']:.2f}",
+            _text(why),
+        ]
+        verdict = "accepted" if claim["accepted"] else "refused"
+        yield f"[bold]{verdict}[/]  {'  '.join(fact for fact in facts if fact)}"
+        yield _grid([("", claim["quote"])], "", "~")
     yield _counts(data["counts"])
 
 
@@ -210,12 +241,13 @@ def _status(data: Mapping[str, Any]) -> Iterable[Any]:
     yield _counts(data["counts"])
     yield f"generation {data['generation']}, library {data['library_id']}"
     yield from _sources(data)
-    yield _grid(sorted(data["models"].items()), "vectors", "model")
+    models = [(name, mark[:16]) for name, mark in sorted(data["models"].items())]
+    yield _grid(models, "vectors", "model")
 
 
 def _doctor(data: Mapping[str, Any]) -> Iterable[Any]:
     rows = [(c["status"], c["code"], c["message"]) for c in data["checks"]]
-    yield _grid(rows, "status", "check", "message")
+    yield _grid(rows, "status", "check", "message~")
 
 
 def _rebuild(data: Mapping[str, Any]) -> Iterable[Any]:
@@ -231,12 +263,13 @@ def _plain(data: Mapping[str, Any]) -> Iterable[Any]:
         for name, value in data.items()
         if not isinstance(value, list | dict)
     ]
-    yield _grid(rows, "", "")
+    yield _grid(rows, "", "~")
 
 
 def _demo(data: Mapping[str, Any]) -> Iterable[Any]:
     yield f"[bold]{data['summary']}[/]"
-    yield _grid([(n, p) for n, p in data["paths"].items()], "what", "where")
+    for name, path in data["paths"].items():
+        yield f"{_text(name)}: {_text(path, 1000)}"
 
 # %% ../nbs/42_views.ipynb #aab74caa
 _VIEWS: dict[str, Callable[[Mapping[str, Any]], Iterable[Any]]] = {
@@ -267,9 +300,9 @@ def show(
     console: Console | None = None,  # Default: standard output
 ) -> None:
     "Print a receipt as text for people."
-    console = console or Console(highlight=False, soft_wrap=False)
+    console = console or Console(highlight=False)
     for part in _VIEWS.get(receipt.command, _plain)(receipt.data):
-        console.print(part)
+        console.print(part, soft_wrap=isinstance(part, str))
 
 
 def show_failure(
@@ -279,6 +312,7 @@ def show_failure(
 ) -> None:
     "Print an error as one sentence, with its code."
     console = console or Console(file=sys.stderr, highlight=False)
-    console.print(f"[bold]error[/] ({error.code}): {_text(error.message, 2000)}")
+    said = f"[bold]error[/] ({error.code}): {_text(error.message, 2000)}"
+    console.print(said, soft_wrap=True)
     if error.retryable:
         console.print("The same call may work later.")
