@@ -48,7 +48,7 @@ def read_library_id(
     "Read the name of a library."
     try:
         meta = json.loads((home / "meta.json").read_bytes())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise Vid2ContextError(
             "library_not_found",
             f"There is no library at {home}; `init` or `sync PATH` creates one.",
@@ -156,12 +156,24 @@ def connect(
     name = read_library_id(home)
     path = home / "catalog.sqlite"
     with database_errors():
+        frozen = _is_frozen(path)
         db = sqlite3.connect(
-            path, timeout=5, isolation_level=None, check_same_thread=False
+            f"{path.absolute().as_uri()}?mode=ro&immutable=1" if frozen else path,
+            timeout=5,
+            isolation_level=None,
+            check_same_thread=False,
+            uri=frozen,
         )
         try:
             version = _version(db, name)
-            for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+            if not version and any(home.glob("text/g*")):
+                raise Vid2ContextError(
+                    "database_integrity_error",
+                    "catalog.sqlite is empty, but there are indexes of it; put a copy "
+                    "back, or delete the library and sync again.",
+                )
+            writing = () if frozen else ("journal_mode=WAL", "synchronous=FULL")
+            for pragma in (*writing, "foreign_keys=ON"):
                 db.execute(f"PRAGMA {pragma}")
             db.execute("PRAGMA trusted_schema=OFF")
             for step in range(version, len(STEPS)):
@@ -172,6 +184,12 @@ def connect(
     return db
 
 # %% ../nbs/10a_database.ipynb #9a0b3b26
+def _is_frozen(path: Path) -> bool:
+    log = path.with_name(f"{path.name}-wal")
+    pending = log.exists() and log.stat().st_size
+    return path.exists() and not pending and not os.access(path.parent, os.W_OK)
+
+
 def _version(db: sqlite3.Connection, library_id: str) -> int:
     tables = {r[0] for r in db.execute("SELECT name FROM sqlite_master")}
     if not tables:
@@ -239,7 +257,14 @@ def database_errors() -> Iterator[None]:  # Raises Vid2ContextError instead
                 retryable=True,
             ) from error
         if type(error) is not sqlite3.DatabaseError:
-            raise Vid2ContextError("operation_failed", f"SQLite: {error}.") from error
+            hints = {
+                "full": " Free some space, then run it again.",
+                "readonly": " The library lies where nothing can be written.",
+                "unable to open": " Check permissions of the library folder.",
+            }
+            hint = next((h for word, h in hints.items() if word in str(error)), "")
+            said = f"SQLite: {error}.{hint}"
+            raise Vid2ContextError("operation_failed", said) from error
         raise Vid2ContextError(
             "database_integrity_error",
             f"catalog.sqlite cannot be read ({error}); run `doctor`.",

@@ -193,7 +193,12 @@ def _foreign_keys(home: Path) -> Iterator[Check]:
 def _schema(home: Path) -> Iterator[Check]:
     with _read_only(home) as db:
         rows = db.execute("SELECT value FROM schema_meta WHERE key = 'version'")
-        version = int(rows.fetchone()[0])
+        row = rows.fetchone()
+    if not row or not str(row[0]).isdigit():
+        message = "The tables have no version of ours; restore a copy of the library."
+        yield Check("schema_version", "error", message)
+        return
+    version = int(row[0])
     if version == len(STEPS):
         yield Check("schema_version", "ok", f"The schema is version {version}.")
     else:
@@ -258,7 +263,7 @@ def _sources(catalog: Catalog) -> Iterator[Check]:
             if not os.access(source.videos or "", os.R_OK | os.X_OK):
                 level, message = "error", "has a videos folder that cannot be read"
         except (OSError, Vid2ContextError) as error:
-            level, message = "error", f"cannot be read: {error}"
+            level, message = "error", f"cannot be read: {str(error).rstrip('.')}"
         yield Check("source_readable", level, f"Source {source.name!r} {message}.")
 
 # %% ../nbs/13b_doctor.ipynb #0ab0de8d

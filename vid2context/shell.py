@@ -237,5 +237,5 @@ def _last_resort(error: BaseException, arguments: list[str]) -> int:
         known = UsageError("invalid_arguments", message)
     else:
         known = explained(error)
-    command = path.partition(" ")[2] or next(iter(arguments), "")
+    command = path.partition(" ")[2] or next((w for w in arguments if w[:1] != "-"), "")
     return _fail(command, known, "--json" in arguments)
