@@ -115,10 +115,10 @@ def describe_moments(
     text: TextIndex | None,  # For the scores of single fields
 ) -> tuple[Moment, ...]:  # As many, in the same order
     "Fill in what a viewer needs."
-    shown = [unit for draft in drafts for unit in draft.unit_ids]
+    pictured = [[u for u in d.unit_ids if family_of(u) == "frame"] for d in drafts]
+    seen = [unit for found in pictured for unit in found]
     raw = {name: dict(hits) for name, hits in ranking.lists.items()}
-    seen = [unit for unit in shown if family_of(unit) == "frame"]
-    frames = catalog.frames(seen)
+    frames = catalog.frames(found[0] for found in pictured if found)
     fields = field_scores(text, ranking.query, seen)
     told: dict[tuple[str, str], _Video] = {}
     found = []

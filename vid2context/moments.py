@@ -22,16 +22,21 @@ def intervals(
     unit: Unit,  # Any unit
 ) -> list[Span]:  # In time order, each once; empty without times
     "Turn the times of a unit into intervals."
+    return [Span(start, end) for start, end in _bounds(unit)]
+
+
+def _bounds(unit: Unit) -> list[tuple[float, float]]:
+    "Give the intervals of a unit as plain numbers."
+    next_s = unit.structured.get("next_s") if unit.family == "frame" else None
     found = set()
     for start, end in unit.timestamps:
         until = start + SHORT_S
         if unit.family == "frame":
-            next_s = unit.structured.get("next_s")
             if next_s is not None and next_s > start:
                 until = min(until, float(next_s))
         elif end is not None and end > start:
             until = end
-        found.add(Span(start, until))
+        found.add((start, until))
     return sorted(found)
 
 # %% ../nbs/14e_moments.ipynb #277411dd
@@ -64,20 +69,22 @@ def join_moments(
 ) -> list[Draft]:  # Best first, equals by start and id; units without times are out
     "Join the times of ranked units into moments."
     times = [
-        (-hit.score, span, hit.id, hit)
+        (-hit.score, start, end, hit.id, hit)
         for hit in ranked
         if hit.id in units
-        for span in intervals(units[hit.id])
+        for start, end in _bounds(units[hit.id])
     ]
     drafts: dict[tuple[str, str], list[Draft]] = {}
-    for _, span, unit_id, hit in sorted(times, key=lambda one: one[:3]):
+    for _, start, end, unit_id, hit in sorted(times, key=lambda one: one[:4]):
         unit = units[unit_id]
         video = drafts.setdefault((unit.source, unit.video_id), [])
-        draft = next((d for d in video if _fits(d, span, settings)), None)
-        if draft is None:
-            draft = Draft(unit.source, unit.video_id, span.start_s, span.end_s)
+        for draft in video:
+            if _fits(draft, start, end, settings):
+                break
+        else:
+            draft = Draft(unit.source, unit.video_id, start, end)
             video.append(draft)
-        _add(draft, span, hit)
+        _add(draft, start, end, hit)
     found = [draft for video in drafts.values() for draft in video]
     for draft in found:
         draft.score = round(
@@ -90,17 +97,19 @@ def join_moments(
     return sorted(found, key=lambda d: (-d.score, d.start_s, d.moment_id))
 
 # %% ../nbs/14e_moments.ipynb #1f84d034
-def _fits(draft: Draft, span: Span, settings: Retrieval) -> bool:
+def _fits(draft: Draft, start_s: float, end_s: float, settings: Retrieval) -> bool:
     "Tell whether an interval is near a moment and leaves it short enough."
-    start, end = min(draft.start_s, span.start_s), max(draft.end_s, span.end_s)
-    gap = max(span.start_s - draft.end_s, draft.start_s - span.end_s)
-    return gap <= settings.gap_s and end - start <= settings.moment_s
+    gap = max(start_s - draft.end_s, draft.start_s - end_s)
+    if gap > settings.gap_s:
+        return False
+    start, end = min(draft.start_s, start_s), max(draft.end_s, end_s)
+    return end - start <= settings.moment_s
 
 
-def _add(draft: Draft, span: Span, hit: Fused) -> None:
+def _add(draft: Draft, start_s: float, end_s: float, hit: Fused) -> None:
     "Let a moment grow by one interval of a unit."
-    draft.start_s = min(draft.start_s, span.start_s)
-    draft.end_s = max(draft.end_s, span.end_s)
+    draft.start_s = min(draft.start_s, start_s)
+    draft.end_s = max(draft.end_s, end_s)
     if hit.id in draft.unit_ids:
         return
     draft.unit_ids.append(hit.id)

@@ -263,6 +263,9 @@ _NAMES: dict[type, frozenset[str]] = {
     kind: frozenset(f.name for f in fields(kind))
     for kind in (Unit, Document, Fragment, FrameRow, PackageRow)
 }
+_COLUMNS = {
+    kind: (tuple(names - _JSON), tuple(names & _JSON)) for kind, names in _NAMES.items()
+}  # Plain columns and those that hold JSON
 
 
 def to_row(
@@ -292,9 +295,10 @@ def from_row(
 
 
 def _values(kind: type[Any], found: dict[str, Any]) -> dict[str, Any]:
-    values = {name: found[name] for name in _NAMES[kind]}
-    for name in _NAMES[kind] & _JSON:
-        text = values[name]
+    plain, packed = _COLUMNS[kind]
+    values = {name: found[name] for name in plain}
+    for name in packed:
+        text = found[name]
         values[name] = _EMPTY[text]() if text in _EMPTY else json.loads(text)
     if kind is Unit:
         values["heading_path"] = tuple(values["heading_path"])

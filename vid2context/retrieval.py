@@ -221,7 +221,7 @@ class Retriever:
 
     def _moments(self, ranking: Ranking) -> tuple[list[Draft], dict[str, Unit]]:
         "Join a ranking into moments."
-        units = self.catalog.units([unit.id for unit in ranking.units])
+        units = self.engine.units(unit.id for unit in ranking.units)
         drafts = join_moments(
             ranking.units,
             units,
