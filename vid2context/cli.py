@@ -96,7 +96,7 @@ def _explain(
     item: Annotated[str, argument("ID", "Of a unit or moment.")],
     filters: dict[str, Any],
 ) -> Receipt:
-    "Say why a unit or moment is where it is in a ranking, or what lost it."
+    "Say why a result ranks where it does, or what lost it."
     return service.explain(query, item, filters=filters)
 
 # %% ../nbs/42c_cli.ipynb #c40eec0f
@@ -111,7 +111,7 @@ def _check(
         Path | None, option("Text written from the bundle, to check.")
     ] = None,
 ) -> Receipt:
-    """Check that a bundle is whole and every citation leads to its text.
+    """Check that every citation of a bundle leads to its text.
 
     Example: vid2context check bundles/1f0c9a66b1d2e3f4 --answer answer.md
     """
@@ -126,7 +126,7 @@ def _verify(
     ],
     items: Annotated[
         list[str],
-        argument("ITEM...", "Video id, source:video or package."),
+        argument("ITEM", "Video id, source:video or package."),
     ],
     accept: Annotated[str | None, option("strict or verdict [default: strict]")] = None,
 ) -> Receipt:
@@ -145,7 +145,7 @@ def _status(service: Service) -> Receipt:
 
 @command("doctor")
 def _doctor(service: Service) -> Receipt:
-    "Examine catalogue, indexes, sources and models, and say what to do."
+    "Examine a library and say what to do."
     return service.doctor()
 
 
@@ -168,7 +168,7 @@ def _demo(
     clips: Annotated[Path, option("Folder of sample clips.")] = Path("data/clips"),
     out: Annotated[Path, option("Folder for what it makes.")] = Path("demo"),
 ) -> Receipt:
-    "Run the main job on the sample clips, from videos to checked quotes."
+    "Run the whole job on the sample clips."
     quiet = "--json" in sys.argv
 
     def tell(title: str, receipt: Receipt | None) -> None:

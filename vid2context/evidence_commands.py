@@ -19,7 +19,7 @@ def _pack(
     service: Service,
     refs: Annotated[
         list[str],
-        argument("SOURCE...", "Video files, folders or URLs."),
+        argument("SOURCE", "Video files, folders or URLs."),
     ],
     collection: Annotated[
         Path, option("Folder of packages; made when it is not there.")
@@ -72,7 +72,7 @@ def _validate(
     service: Service,
     paths: Annotated[
         list[Path],
-        argument("PATH...", "Packages, or collections of them."),
+        argument("PATH", "Packages, or collections of them."),
     ],
     gate: Annotated[str, option("What to hold it to: draft or reviewed.")] = "draft",
     expect_slug: Annotated[str | None, option("Slug it must have.")] = None,
@@ -123,7 +123,7 @@ def _source_add(
 
 @command("source list", group=_sources)
 def _source_list(service: Service) -> Receipt:
-    "List _sources with their counts and last run."
+    "List sources with their counts and last run."
     return service.source_list()
 
 
@@ -141,7 +141,7 @@ def _sync(
     service: Service,
     paths: Annotated[
         list[Path] | None,
-        argument("[PATH]...", "Collections; new ones are added."),
+        argument("PATH", "Collections; new ones are added."),
     ] = None,
     source: Annotated[list[str] | None, option("Only this source; repeatable.")] = None,
     force: Annotated[
@@ -153,7 +153,9 @@ def _sync(
         option("Wait this long for another writer.", metavar="S"),
     ] = None,
 ) -> Receipt:
-    """Bring the library up to date with its collections, which it only reads.
+    """Bring the library up to date with its collections.
+
+    Collections are only read. Nothing is done for what has not changed.
 
     Example: vid2context sync ./evidence
     """
