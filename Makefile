@@ -40,5 +40,9 @@ readme: .venv/all  ## Write README.md from nbs/index.ipynb
 samples: .venv/all  ## Make data/clips and data/golden again
 	$(BIN)/python -m vid2context.samples data
 
+bench: .venv/all  ## Time the hot paths beside their alternatives (PARTS="frames scan")
+	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE OPENBLAS_NUM_THREADS=1 \
+	  $(BIN)/python tests/benchmarks $(PARTS)
+
 clean:  ## Remove what the targets made, the environment too
 	rm -rf .venv _proc demo .vid2context

@@ -1,0 +1,103 @@
+"Time alternatives side by side in one process, and print ratios."
+
+import gc
+import importlib
+import os
+import platform
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+
+CACHE = Path(tempfile.gettempdir()) / "vid2context-bench"
+
+
+def machine() -> str:
+    "Say what the numbers were measured on, in one line."
+    model = platform.processor() or platform.machine()
+    about = Path("/proc/cpuinfo")
+    if about.exists():
+        lines = about.read_text().splitlines()
+        model = next((x.split(":")[1] for x in lines if x.startswith("model name")), "")
+    load = f"load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
+    tuned = [name for name in os.environ if name.startswith("OPENBLAS_")]
+    parts = [
+        model.strip(),
+        f"{os.cpu_count()} cores",
+        f"{platform.system()} {platform.machine()}",
+        f"Python {platform.python_version()}",
+        load,
+        *(f"{name}={os.environ[name]}" for name in tuned),
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def optional(
+    name: str,  # A module that only benchmarks use
+) -> ModuleType | None:  # None where it is not installed
+    "Import an alternative if it is here."
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+def program(
+    name: str,  # On the search path
+) -> str | None:
+    "Find a program if it is here."
+    return shutil.which(name)
+
+
+def race(
+    runners: Mapping[str, Callable[[], object] | None],  # None: not installed
+    *,
+    rounds: int,  # Each runs so often, in turn
+    warm: bool = True,  # One round before, not counted
+) -> dict[str, list[float]]:  # Seconds of each run; empty where nothing ran
+    "Let the alternatives take turns: A B C, A B C, …"
+    taken: dict[str, list[float]] = {name: [] for name in runners}
+    for i in range(rounds + warm):
+        for name, run in runners.items():
+            if run is None:
+                continue
+            gc.collect()
+            began = time.perf_counter()
+            run()
+            if i or not warm:
+                taken[name].append(time.perf_counter() - began)
+    return taken
+
+
+def show(
+    title: str,  # What was measured
+    taken: Mapping[str, Sequence[float]],  # From `race`, ours first
+    *,
+    per: int = 1,  # Pieces of work in one run
+    notes: Mapping[str, str] | None = None,  # Name → what else is to say
+    reach: Mapping[str, float] | None = None,  # Name → ratio that is aimed at
+) -> None:
+    "Print medians, and how many times longer than ours each takes."
+    notes, reach = notes or {}, reach or {}
+    ours = statistics.median(next(iter(taken.values()))) / per
+    print(f"\n## {title}\n")
+    print("| method | median ms | range ms | ÷ ours | aim | |")
+    print("| --- | ---: | ---: | ---: | ---: | --- |")
+    for name, runs in taken.items():
+        note = notes.get(name, "")
+        if not runs:
+            print(
+                f"| {name} | – | – | – | | not installed; {note} |".replace("; |", "|")
+            )
+            continue
+        values = [1000 * run / per for run in runs]
+        middle = statistics.median(values)
+        aim = f"{reach[name]:g}" if name in reach else ""
+        span = f"{min(values):.3g}–{max(values):.3g}"
+        ratio = middle / 1000 / ours
+        print(f"| {name} | {middle:.3g} | {span} | {ratio:.2f} | {aim} | {note} |")
+    rounds = max(map(len, taken.values()))
+    print(f"\n{rounds} rounds, taking turns. {machine()}")
