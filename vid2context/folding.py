@@ -44,8 +44,12 @@ def fold_tokens(
     index: bool = False,  # True for stored text: single characters of CJK too
 ) -> list[str]:  # Tokens in order, with repeats, each at most 64 code points
     "Cut a text into the tokens of `folded-v1`."
+    folded = fold(text)
+    words = folded.split() if folded.isascii() else []
+    if words and all(map(str.isalnum, words)):
+        return [word[:_LONGEST] for word in words]
     tokens: list[str] = []
-    for run in _RUN.finditer(fold(text)):
+    for run in _RUN.finditer(folded):
         word, sign = run["word"], run["sign"]
         if sign:
             tokens += [word, word + sign]
