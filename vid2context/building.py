@@ -23,7 +23,7 @@ from vid2context.core import (
     write_atomic,
 )
 from .extraction import FrameSet, extract_frames
-from .guard import open_media
+from .guard import open_media, read_audio
 from .options import Settings
 from .package import write_package
 from .providers import resolve
@@ -219,10 +219,13 @@ def _hear(
     settings = perception.settings
 
     def audio() -> Any:
+        if source.audio:
+            return read_audio(source.audio, settings=settings.media)
         with open_media(video, settings=settings.media) as reader:
             return reader.audio()
 
-    has_sound = any(t.kind == "audio" for t in frames.info.tracks)
+    tracks = frames.info.tracks
+    has_sound = bool(source.audio) or any(t.kind == "audio" for t in tracks)
     found = transcript_of(
         source.captions,
         duration_s=frames.info.duration_s,
