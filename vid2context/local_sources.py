@@ -109,7 +109,7 @@ def _ending(path: Path) -> str:
 def blamed_on(
     staged: Path,  # The copy that is opened
     name: str,  # What the caller called it
-) -> Iterator[None]:
+) -> Iterator[None]:  # Raises the error under the name
     "Name the caller's file in errors about our copy."
     try:
         yield
