@@ -25,14 +25,15 @@ class ShowTimes:
         origin_s: float,  # The file's time at our 0.0
     ) -> None:
         self.ticks, self.keys = sorted(ticks), sorted(keys)
-        self.time_base, self.origin_s = time_base, origin_s
+        self._seconds, self._ticks = time_base.as_integer_ratio()
+        self.origin_s = origin_s
 
     def time_s(
         self,
         ticks: int,  # Counter of a picture
     ) -> float:  # Seconds from the origin, to the microsecond
         "Say when a picture appears."
-        return round(float(ticks * self.time_base) - self.origin_s, 6)
+        return round(ticks * self._seconds / self._ticks - self.origin_s, 6)
 
     def shown(
         self,

@@ -97,6 +97,8 @@ class Clock:
     ) -> None:
         self.time_base, self.origin_s, self.broadcast = time_base, origin_s, broadcast
         self.restarts = 0
+        # The same rounding as with fractions, at a quarter of their time.
+        self._seconds, self._ticks = time_base.as_integer_ratio()
         self.jump()
 
     def jump(self) -> None:
@@ -111,9 +113,9 @@ class Clock:
         length: int = 0,  # Its own duration in ticks, 0 = not told
     ) -> float:  # Seconds from the origin, never before the previous answer
         "Place one picture after those placed before."
-        raw_s = round(float(ticks * self.time_base) - self.origin_s, 6)
+        raw_s = round(ticks * self._seconds / self._ticks - self.origin_s, 6)
         at_s = raw_s + self._offset_s
-        length_s = float(length * self.time_base)
+        length_s = length * self._seconds / self._ticks
         if self._last_s is not None:
             step_s = at_s - self._last_s
             jitter_s = 0.0 if self.broadcast else self.jitter_s

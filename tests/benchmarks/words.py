@@ -89,7 +89,7 @@ def bare_tantivy(texts: list[str], folder: Path) -> Callable[[str], list[int]]:
 def fts5(texts: list[str]) -> Callable[[str], list[int]]:
     "Ask SQLite for any of the words."
     base = sqlite3.connect(":memory:")
-    base.execute("create virtual table t using fts5(content, detail=none)")
+    base.execute("create virtual table t using fts5(content)")
     numbered = ((i + 1, text) for i, text in enumerate(texts))
     base.executemany("insert into t(rowid, content) values (?, ?)", numbered)
     base.execute("insert into t(t) values ('optimize')")
