@@ -55,6 +55,11 @@ class Service(EvidenceRequests):
             self._library = Library(self.home, settings=self.settings)
         return self._library
 
+    def close(self) -> None:
+        "Close the library when a request has opened it."
+        if self._library is not None:
+            self._library.close()
+
     def init(self) -> Receipt:  # Key `model`
         "Make an empty library."
         made = self.library.init()

@@ -6,6 +6,7 @@
 __all__ = ['app', 'argument', 'option', 'command_group', 'command', 'run_app']
 
 # %% ../nbs/42a_shell.ipynb #d508ca04
+import contextlib
 import functools
 import inspect
 import json
@@ -32,10 +33,10 @@ def _run(
 ) -> None:
     home, settings, as_json = common
     try:
-        service = Service(home, settings_file=settings)
-        for notice in service.notices:
-            print(f"note: {notice}", file=sys.stderr)
-        receipt = call(service)
+        with contextlib.closing(Service(home, settings_file=settings)) as service:
+            for notice in service.notices:
+                print(f"note: {notice}", file=sys.stderr)
+            receipt = call(service)
     except Exception as error:
         raise typer.Exit(_fail(command, explained(error), as_json)) from None
     except KeyboardInterrupt:
