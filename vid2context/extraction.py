@@ -265,7 +265,7 @@ def _wishes(
     at_s: Sequence[float], sequences: Mapping[str, float], duration_s: float
 ) -> list[_Wish]:
     for time_s in (*at_s, *sequences.values()):
-        if not 0 <= time_s <= duration_s:
+        if not 0 <= time_s <= duration_s + 0.0005:
             raise UsageError(
                 "time_out_of_range",
                 f"{time_s:g} s lies outside the video of {duration_s:.3f} s.",
