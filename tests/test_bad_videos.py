@@ -7,8 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from vid2context.media import write_clip
 from vid2context.options import Settings
 from vid2context.packing import Packer, PackItem
 from vid2context.settings import load_settings
@@ -118,3 +120,24 @@ def test_a_second_run_changes_no_byte(packed: tuple[Packer, list[str], Any]) -> 
         "failed": len(REFUSED),
     }
     assert {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in files} == before
+
+
+@pytest.mark.parametrize(
+    "captions", [b"", b"\xff\x00\x13" * 99, b"these are no captions\n", b"WEBVTT\n\n"]
+)
+def test_captions_that_cannot_be_read_are_not_called_missing(
+    captions: bytes, quick: Settings, tmp_path: Path
+) -> None:
+    frames = [np.full((48, 64, 3), 20 + 9 * n, np.uint8) for n in range(10)]
+    write_clip(tmp_path / "talk.mp4", frames, fps=5)
+    (tmp_path / "talk.en.vtt").write_bytes(captions)
+    packer = Packer(tmp_path / "evidence", settings=quick)
+    item = packer.pack([str(tmp_path / "talk.mp4")]).items[0]
+    assert item.status == "packed"
+    package = packer.collection / "videos" / "talk"
+    page = (package / "deliverables" / "context.md").read_text()
+    assert "captions that were found could not be read" in page
+    assert "No captions were found" not in page
+    receipt = json.loads((package / "source" / "receipt.json").read_bytes())
+    assert receipt["warnings"][0].startswith("track_refused: captions.en.vtt: ")
+    assert packer.pack([str(tmp_path / "talk.mp4")]).counts["unchanged"] == 1

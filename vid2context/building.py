@@ -167,7 +167,8 @@ def build_package(
         settings=settings,
         context_language=wish.context_language,
     )
-    _sign(stage, wish.digest(settings), refusals)
+    unread = [one for one in heard.issues if one.startswith("track_refused")]
+    _sign(stage, wish.digest(settings), [*refusals, *unread])
     return source, validate_package(stage, renewing=True)
 
 

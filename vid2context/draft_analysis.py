@@ -46,8 +46,9 @@ def weaknesses(
     facts: Facts,  # What was measured
 ) -> list[str]:  # At least one sentence
     "State what the package lacks or nobody checked."
+    why = "could be read" if facts.refused else "were found"
     unchecked = {
-        "none": "There are no words: no captions were found and no speech recognised.",
+        "none": f"There are no words: no captions {why} and no speech recognised.",
         "auto": "The words come from automatic captions and were not checked.",
         "asr": "The words come from speech recognition and were not checked.",
     }
@@ -55,7 +56,8 @@ def weaknesses(
         unchecked.get(facts.kind, "The captions were not compared with the sound.")
     ]
     if facts.issues:
-        found.append(f"The transcript warns: {', '.join(facts.issues)}.")
+        warnings = "; ".join(issue.rstrip(".") for issue in facts.issues)
+        found.append(f"The transcript warns: {warnings}.")
     black = sum(frame.black for frame in facts.frames)
     if black:
         found.append(f"{black} of {len(facts.frames)} frames are black.")

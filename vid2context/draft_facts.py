@@ -33,6 +33,7 @@ class Facts:
     provenance: str  # Where the words come from
     kind: str  # `manual`, `auto`, `asr`, `embedded`, `sidecar` or `none`
     issues: tuple[str, ...]  # What the transcript warns of
+    refused: bool  # True when captions were there and could not be read
     speech_share: float  # Part of the duration in which somebody speaks, 0-1
     words: int  # Spoken words
     frames: tuple[FrameFile, ...]  # All frames in time order
@@ -87,6 +88,7 @@ def measure(
         provenance=transcript.provenance,
         kind=transcript.kind,
         issues=transcript.issues,
+        refused=any(one.startswith("track_refused") for one in transcript.issues),
         speech_share=_speech_share(transcript, duration_s),
         words=sum(len(s.text.split()) for s in transcript.speech),
         frames=frames.frames,

@@ -106,7 +106,8 @@ class _Page:
     def limits(self) -> str:
         facts = self.facts
         source = {"provenance": disarmed(facts.provenance), "language": facts.language}
-        words = self.say("words", **source) if facts.words else self.say("no_words")
+        silent = "unread_words" if facts.refused else "no_words"
+        words = self.say("words", **source) if facts.words else self.say(silent)
         names = ", ".join(disarmed(name) for name in facts.readers)
         readers = (
             self.say("readers", readers=names) if names else self.say("no_readers")
