@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from .context_file import ContextDocument, ContextSection
 from .dossier import Analysis, Pattern, Recommendation, Rules, Topic
+from .draft_phrases import STOCK
 from .marks import find_frames, find_stamps, parse_stamp
 from .records import Unit, heading_key
 from .unit_tree import UnitTree
@@ -46,6 +47,7 @@ def _add_section(
         stamps=section.stamps,
         frames=section.frames,
         evidence_class=classes.get(section.slot or 0),
+        searchable=section.text not in STOCK,
     )
 
 # %% ../nbs/10j_sections.ipynb #e95e2fcd
