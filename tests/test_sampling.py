@@ -82,6 +82,22 @@ def test_the_whole_table_of_black_white_and_still(tmp_path):
         assert [round(t, 1) for t in scenes_of(shown)] == [3.0]
 
 
+def test_a_scan_that_skips_pictures_scores_as_one_that_decodes_all(tmp_path):
+    clip, seeds = tmp_path / "cuts.mp4", [3, 5, 9, 4, 8]
+    pictures = (texture(seeds[i // 150], i) for i in range(750))
+    write_clip(clip, pictures, fps=25, options={"g": "100", "bf": "3"})
+    with Reader(clip, settings=PLAIN) as reader:
+        skipping = scan_video(reader, settings=OPTIONS)
+        skipped = reader.decode_counts["decoded"]
+    with Reader(clip, settings=PLAIN) as reader:
+        reader._film = replace(reader._film, times=None)
+        stepping = scan_video(reader, settings=OPTIONS)
+        stepped = reader.decode_counts["decoded"]
+    assert skipping == stepping
+    assert skipped < 0.8 * stepped
+    assert len(find_scenes(skipping, settings=OPTIONS)[0]) == 4
+
+
 def test_a_flash_on_a_sample_is_no_scene(tmp_path):
     pictures = [texture(1, i) for i in range(200)]
     pictures[100] = np.full((90, 160, 3), 255, np.uint8)

@@ -8,6 +8,7 @@ __all__ = ['CLOSE_S', 'NEAR_S', 'Film', 'Answer', 'step_through', 'skim', 'answe
 # %% ../nbs/02a_seeking.ipynb #c84b53a8
 import bisect
 import contextlib
+import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +30,7 @@ _BACK_S = (0.0, 1.0, 3.0)  # A broadcast seek lands late: aim so much earlier
 _SPAN_S = 10.0  # Longer stretches end at the next keyframe
 _LANES = 2  # Decoders that work side by side
 _LANE_PIXELS = 4096 * 2160  # Larger pictures would need the memory twice
-_LANE_BYTES = 64 * 2**20  # Most pictures of one stretch that wait for their turn
+_LANE_BYTES = 32 * 2**20  # Most pictures of one stretch that wait for their turn
 
 # %% ../nbs/02a_seeking.ipynb #0e7f22ca
 @dataclass(frozen=True)
@@ -236,10 +237,16 @@ class _Stopped(Exception):
 
 
 class _Lane:
-    "Own one decoder and the thread that it works in."
+    "Own one decoder, for one thread at a time."
 
-    def __init__(self, film: Film, render: Callable[[Answer], Any]) -> None:
-        self.whole, self.render = film, render
+    def __init__(
+        self,
+        film: Film,
+        render: Callable[[Answer], Any],
+        stop: threading.Event,
+        moved: threading.Event,
+    ) -> None:
+        self.whole, self.render, self.stop, self.moved = film, render, stop, moved
         self.film = replace(
             film,
             settings=replace(film.settings, threads=1),
@@ -248,16 +255,12 @@ class _Lane:
             beat=self._beat,
         )
         self.run: Pass | None = None
-        self._moved, self._stop = threading.Event(), threading.Event()
         self._files = contextlib.ExitStack()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="lane")
 
     def __enter__(self) -> "_Lane":
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._stop.set()
-        self._thread.shutdown(cancel_futures=True)
         self._files.close()
         total, found = self.whole.counts, self.film.counts
         total.decoded += found.decoded
@@ -265,28 +268,58 @@ class _Lane:
         total.corrupt += found.corrupt
         self.whole.lost.update(self.film.lost)
 
-    def start(self, part: Sequence[float]) -> Future[list[Any]]:
-        return self._thread.submit(self._work, part)
-
-    def wait(self, work: Future[list[Any]]) -> list[Any]:
-        "Wait for a stretch, and pass on the lane's signs of life meanwhile."
-        while True:
-            try:
-                return work.result(timeout=0.5)
-            except TimeoutError:
-                if self._moved.is_set() and self.whole.beat is not None:
-                    self._moved.clear()
-                    self.whole.beat()
-
-    def _work(self, part: Sequence[float]) -> list[Any]:
+    def take(self, part: Sequence[float]) -> list[Any]:
         if self.run is None:
             self.run = self._files.enter_context(self.film.open())
         return [self.render(a) for a in answers(self.film, self.run, [part])]
 
     def _beat(self) -> None:
-        if self._stop.is_set():
+        if self.stop.is_set():
             raise _Stopped
-        self._moved.set()
+        self.moved.set()
+
+
+def _side_by_side(
+    film: Film,
+    parts: Sequence[Sequence[float]],
+    render: Callable[[], Callable[[Answer], Any]],
+) -> Iterator[Any]:
+    stop, moved = threading.Event(), threading.Event()
+    free: queue.SimpleQueue[_Lane] = queue.SimpleQueue()
+
+    def work(part: Sequence[float]) -> list[Any]:
+        lane = free.get()
+        try:
+            return lane.take(part)
+        finally:
+            free.put(lane)
+
+    with contextlib.ExitStack() as stack:
+        for _ in range(_LANES):
+            free.put(stack.enter_context(_Lane(film, render(), stop, moved)))
+        pool = ThreadPoolExecutor(_LANES, thread_name_prefix="lane")
+        stack.callback(pool.shutdown, cancel_futures=True)
+        stack.callback(stop.set)
+        waiting: deque[Future[list[Any]]] = deque()
+        for part in parts:
+            waiting.append(pool.submit(work, part))
+            if len(waiting) > 2 * _LANES:
+                yield from _wait(waiting.popleft(), film.beat, moved)
+        while waiting:
+            yield from _wait(waiting.popleft(), film.beat, moved)
+
+
+def _wait(
+    work: Future[list[Any]], beat: Callable[[], None] | None, moved: threading.Event
+) -> list[Any]:
+    "Wait for a stretch, and pass on signs of life meanwhile."
+    while True:
+        try:
+            return work.result(timeout=0.5)
+        except TimeoutError:
+            if moved.is_set() and beat is not None:
+                moved.clear()
+                beat()
 
 # %% ../nbs/02a_seeking.ipynb #6061b168
 def rendered(
@@ -313,14 +346,4 @@ def rendered(
         with film.open() as run:
             yield from map(render(), answers(film, run, parts))
         return
-    with contextlib.ExitStack() as stack:
-        lanes = [stack.enter_context(_Lane(film, render())) for _ in range(_LANES)]
-        waiting: deque[tuple[_Lane, Future[list[Any]]]] = deque()
-        for i, part in enumerate(parts):
-            lane = lanes[i % _LANES]
-            waiting.append((lane, lane.start(part)))
-            if len(waiting) > _LANES:
-                first, work = waiting.popleft()
-                yield from first.wait(work)
-        for first, work in waiting:
-            yield from first.wait(work)
+    yield from _side_by_side(film, parts, render)

@@ -89,9 +89,7 @@ def show(
     for name, runs in taken.items():
         note = notes.get(name, "")
         if not runs:
-            print(
-                f"| {name} | – | – | – | | not installed; {note} |".replace("; |", "|")
-            )
+            print(f"| {name} | – | – | – | | {note or 'not measured: not installed'} |")
             continue
         values = [1000 * run / per for run in runs]
         middle = statistics.median(values)

@@ -105,7 +105,7 @@ def main() -> None:
                         ),
                         "ffmpeg -ss, one process a frame": (
                             (lambda p=path, t=times_s: run_ffmpeg(p, t))
-                            if program("ffmpeg") and name == "20"
+                            if program("ffmpeg")
                             else None
                         ),
                     },
