@@ -614,6 +614,24 @@ def test_a_search_leaves_out_what_is_far_behind_the_best(library):
         assert few[0].lists == few[1].lists
 
 
+def test_units_are_read_once_a_generation(library, monkeypatch):
+    engine = with_settings(library).engine
+    catalog = engine.catalog
+    ids = [row.unit_id for row in catalog.text_rows()][:9]
+    asked = [ids[4], "unit:talks:knots:visual:frame:none", *ids[:3], ids[4]]
+    read = catalog.units(asked)
+    assert list(engine.units(asked).items()) == list(read.items())
+    known = [ids[2], ids[4]]
+    with monkeypatch.context() as patch:
+        patch.setattr(Catalog, "units", lambda *_: pytest.fail("read again"))
+        assert list(engine.units(known)) == known
+        patch.setattr(
+            Catalog, "units", lambda self, wanted: dict.fromkeys(wanted, "new")
+        )
+        patch.setattr(Catalog, "generation", catalog.generation + 1)
+        assert engine.units(known) == dict.fromkeys(known, "new")
+
+
 def test_explanations_name_the_stage(library, retriever):
     query = "bowline splice"
     result = retriever.search(query, top_k=5)
