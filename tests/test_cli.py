@@ -18,6 +18,7 @@ import pytest
 
 from vid2context.cli import main
 from vid2context.media import write_clip
+from vid2context.pipeline import Library
 
 QUIET = "[vid2context]\n[providers]\ntext_reader = off\n"
 CAPTIONS = (
@@ -323,3 +324,24 @@ def test_help_fits_eighty_columns_and_is_cut_nowhere(
     assert max(map(len, page.splitlines())) <= 80
     assert main([]) == 2
     assert "Commands:" in capsys.readouterr().err
+
+
+def test_a_library_that_cannot_be_written_answers_the_same(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(library, copy)
+    for lock in [*copy.rglob("*.lock"), *copy.rglob(".*.lock")]:
+        lock.unlink(missing_ok=True)
+    before = {p: p.stat().st_mtime_ns for p in copy.rglob("*")}
+    usual = os.access
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: mode != os.W_OK and usual(path, mode)
+    )
+    with Library(copy) as frozen:
+        found = frozen.search("crane").to_json()
+    monkeypatch.undo()
+    assert {p: p.stat().st_mtime_ns for p in copy.rglob("*")} == before
+    with Library(library) as free:
+        assert free.search("crane").to_json() == found
+    assert found["moments"] and not found["warnings"]

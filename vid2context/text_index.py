@@ -10,6 +10,7 @@ __all__ = ['BOOSTS', 'STEM_BOOST', 'FACETS', 'MAX_TERMS', 'STEM_LANGUAGES', 'SCO
 import math
 import os
 import shutil
+import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 from functools import cache
@@ -361,6 +362,12 @@ def _rows(places: list[int]) -> Query:
 def _open_files(folder: Path) -> tantivy.Index:
     "Let Tantivy open its files; it says what it dislikes in many ways."
     try:
-        return tantivy.Index.open(str(folder))
+        if os.access(folder, os.W_OK):
+            return tantivy.Index.open(str(folder))
+        with tempfile.TemporaryDirectory() as shadow:  # its lock file needs a place
+            for path in folder.iterdir():
+                if path.suffix != ".lock":
+                    (Path(shadow) / path.name).symlink_to(path.resolve())
+            return tantivy.Index.open(shadow)
     except (ValueError, OSError) as error:
         raise damaged(folder, str(error)[:200]) from None
