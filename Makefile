@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 
-.PHONY: help demo test check lab docs readme samples bench clean
+.PHONY: help demo test lab docs readme samples bench clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## / \t/' | expand -t 12
@@ -38,7 +38,7 @@ readme: .venv/all  ## Write README.md from nbs/index.ipynb
 	$(BIN)/python tools/readme.py
 
 samples: .venv/all  ## Make data/clips and data/golden again
-	$(BIN)/python -m vid2context.samples data
+	$(BIN)/python -c "from pathlib import Path; from vid2context.samples import make_samples; make_samples(Path('data'))"
 
 bench: .venv/all  ## Time the hot paths beside their alternatives (PARTS="frames scan")
 	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE OPENBLAS_NUM_THREADS=1 \
