@@ -6,6 +6,7 @@
 __all__ = ['SHORT_S', 'intervals', 'Draft', 'join_moments', 'pair_moments']
 
 # %% ../nbs/14e_moments.ipynb #eeed65a1
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -39,6 +40,17 @@ def _bounds(unit: Unit) -> list[tuple[float, float]]:
         found.add((start, until))
     return sorted(found)
 
+
+def _within(
+    unit: Unit, lengths: Mapping[tuple[str, str], float]
+) -> list[tuple[float, float]]:
+    "Cut what outlasts the video."
+    length = lengths.get((unit.source, unit.video_id), math.inf)
+    return [
+        (start, min(end, length) if start < length else end)
+        for start, end in _bounds(unit)
+    ]
+
 # %% ../nbs/14e_moments.ipynb #277411dd
 @dataclass
 class Draft:
@@ -66,13 +78,14 @@ def join_moments(
     weights: Mapping[str, float],  # List → weight used in the fusion
     k: float,  # Damping used in the fusion
     settings: Retrieval,  # `gap_s` and `moment_s`
+    lengths: Mapping[tuple[str, str], float] | None = None,  # Source, video → seconds
 ) -> list[Draft]:  # Best first, equals by start and id; units without times are out
-    "Join the times of ranked units into moments."
+    "Join the times of ranked units into moments, none of which outlasts its video."
     times = [
         (-hit.score, start, end, hit.id, hit)
         for hit in ranked
         if hit.id in units
-        for start, end in _bounds(units[hit.id])
+        for start, end in _within(units[hit.id], lengths or {})
     ]
     drafts: dict[tuple[str, str], list[Draft]] = {}
     for _, start, end, unit_id, hit in sorted(times, key=lambda one: one[:4]):

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from .asking import embed_query
 from .catalog import Catalog
-from .citations import verify_citation
+from .citations import refusal_reason, verify_citation
 from vid2context.context import (
     build_bundle,
     check_bundle,
@@ -255,8 +255,9 @@ class Library:
         rule = accept or self.settings.citations.accept
         return Verdicts(
             tuple(
-                {**claim, **verify_citation(claim, contexts, accept=rule)}
+                {**claim, **verdict, "refusal": refusal_reason(verdict)}
                 for claim in claims
+                for verdict in [verify_citation(claim, contexts, accept=rule)]
             )
         )
 

@@ -146,4 +146,8 @@ def read_claims(
             f"{path} needs a JSON list of claims with videoId, quote and startSec."
         )
         raise UsageError("bad-request", message, field="claims")
+    for n, claim in enumerate(claims):
+        if not isinstance(claim.get("videoId"), str):
+            message = f"{path}: claim {n} has no videoId; it needs the id of a video."
+            raise UsageError("bad-request", message, field=f"claims[{n}].videoId")
     return claims

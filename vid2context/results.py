@@ -70,5 +70,5 @@ class Verdicts:
         return {"accepted": accepted, "refused": len(self.claims) - accepted}
 
     def _repr_markdown_(self) -> str:
-        columns = ("accepted", "quote", "startSec", "score", "reason")
+        columns = ("accepted", "quote", "startSec", "score", "refusal")
         return markdown_table(self.claims, columns)

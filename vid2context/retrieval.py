@@ -8,6 +8,7 @@ __all__ = ['LIST_DEPTHS', 'SEARCH_DEPTH', 'Retriever']
 # %% ../nbs/15_retrieval.ipynb #7c4a1ad6
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from .catalog import Catalog
@@ -219,6 +220,11 @@ class Retriever:
         found = {term for unit in units for term in text.matched_terms(query, unit)}
         return [term for term in query_terms(query) if term in found]
 
+    @cached_property
+    def _lengths(self) -> dict[tuple[str, str], float]:
+        rows = self.catalog.packages()
+        return {(r.source, r.video_id): r.duration_s for r in rows if r.duration_s}
+
     def _moments(self, ranking: Ranking) -> tuple[list[Draft], dict[str, Unit]]:
         "Join a ranking into moments."
         units = self.engine.units(unit.id for unit in ranking.units)
@@ -228,6 +234,7 @@ class Retriever:
             weights=ranking.weights,
             k=ranking.k,
             settings=self.settings,
+            lengths=self._lengths,
         )
         return drafts, units
 

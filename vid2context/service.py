@@ -259,6 +259,7 @@ def _sources(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             "last_run": row["last_run"],
         }
         for row in rows
+        if row["packages"] or row["root"]
     ]
 
 

@@ -65,8 +65,10 @@ def _pack(data: Mapping[str, Any]) -> Iterable[Any]:
 
 
 def _validate(data: Mapping[str, Any]) -> Iterable[Any]:
+    few = len(data["reports"]) <= 3
     for report in data["reports"]:
-        shown = [f for f in report["findings"] if f["severity"] != "info"]
+        worth = ("error", "warning") if few else ("error",)
+        shown = [f for f in report["findings"] if f["severity"] in worth]
         counts = {k: n for k, n in report["counts"].items() if k != "info"}
         found = f"{_text(report['package'])}  {_tally(counts)}"
         yield f"[bold]{report['result']}[/]  {found}"
@@ -149,7 +151,7 @@ def _search(data: Mapping[str, Any]) -> Iterable[Any]:
         rows = [
             ("", name, one_line(value, 220))
             for name, value in (
-                ("said", moment["text"]),
+                (_spoken(moment), moment["text"]),
                 ("on screen", moment["ocr"]),
                 ("caption", moment["caption"]),
                 ("found by", channels),
@@ -161,6 +163,11 @@ def _search(data: Mapping[str, Any]) -> Iterable[Any]:
         if moment["link"]:
             yield f"  link       {_text(moment['link'], 2000)}"
     yield from _relevance(data)
+
+
+def _spoken(moment: Mapping[str, Any]) -> str:
+    heard = any(name.endswith("_transcript") for name in moment["channels"])
+    return "said" if heard else "text"
 
 
 def _relevance(data: Mapping[str, Any]) -> Iterable[Any]:
@@ -224,7 +231,7 @@ def _check(data: Mapping[str, Any]) -> Iterable[Any]:
 
 def _verify(data: Mapping[str, Any]) -> Iterable[Any]:
     for claim in data["claims"]:
-        at_s, why = claim["startSec"], claim["reason"]
+        at_s, why = claim["startSec"], _why(claim)
         facts = [
             _text(claim["videoId"]),
             timestamp_label(at_s) if at_s is not None else "",
@@ -233,8 +240,18 @@ def _verify(data: Mapping[str, Any]) -> Iterable[Any]:
         ]
         verdict = "accepted" if claim["accepted"] else "refused"
         yield f"[bold]{verdict}[/]  {'  '.join(fact for fact in facts if fact)}"
-        yield _grid([("", claim["quote"])], "", "~")
+        rows = [("", "quote", claim["quote"])]
+        if claim["score"] < 1 and claim["source_text"]:
+            rows.append(("", "said", claim["source_text"]))
+        yield _grid(rows, "", "", "~")
     yield _counts(data["counts"])
+
+
+def _why(claim: Mapping[str, Any]) -> str | None:
+    guards = (claim["strict"] or {}).get("guards") or []
+    if claim["refusal"] == "not-strict" and guards:
+        return f"another {' and '.join(guards)}"
+    return claim["refusal"]
 
 
 def _status(data: Mapping[str, Any]) -> Iterable[Any]:
