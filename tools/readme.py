@@ -14,7 +14,8 @@ INDEX = ROOT / "nbs" / "index.ipynb"
 def hidden(cell) -> bool:
     "Tell whether a cell is kept from readers."
     marks = cell.directives_
-    return "hide" in marks or marks.get("include:", ["true"]) == ["false"]
+    include = marks.get("include", marks.get("include:", "true"))
+    return "hide" in marks or "false" in str(include).lower()
 
 
 def outputs(cell) -> list[str]:
