@@ -132,7 +132,7 @@ def check_speech(
     "Warn of a transcript that cannot be all of the speech."
     words = len(source_words(package.text(SOURCE_TXT) or ""))
     if not words:
-        yield Finding("transcript_empty", "there is no speech", SOURCE_TXT)
+        yield Finding("transcript_empty", "it holds no words", SOURCE_TXT)
         return
     length = package.duration_s
     spoken_s = _spoken_s(_speech(package)) if package.segments else length
