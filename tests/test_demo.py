@@ -37,7 +37,7 @@ def offline(*words, cwd):
 
 def test_make_demo_installs_the_light_base_and_runs_the_demo():
     steps = subprocess.run(
-        ["make", "--dry-run", "--always-make", "demo"],
+        ["make", "--no-print-directory", "--dry-run", "--always-make", "demo"],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -112,7 +112,7 @@ def run_demo(
         "paths": {
             "packages": str(collection.absolute()),
             "library": str(library.home),
-            "context": kept["context_path"],
+            "context": str(Path(kept["context_path"]).absolute()),
             "claims": str(path.absolute()),
         },
     }
