@@ -160,6 +160,13 @@ class Providers:
     embedder: str = option("e5-small", "Text vectors.")
     encoder: str = option("off", "Image-text vectors; off has no visual channel.")
     model_folder: str = option("", "Folder of a sentence-transformers model.")
+    encoder_folder: str = option("", "Folder of the open_clip model of `open-clip`.")
+    precision: str = option(
+        "auto",
+        "Arithmetic of the vision models; auto takes bfloat16 where it is fast.",
+        choices=("auto", "float32", "bfloat16"),
+    )
+    keep_loaded: bool = option(False, "Keep vision models in memory after indexing.")
     threads: int = option(2, "Threads of each model.", low=1)
 
 
@@ -169,6 +176,9 @@ class Captioning:
 
     min_confidence: float = option(
         0.5, "Least confidence of a line of recognised text.", low=0, high=1
+    )
+    detail: str = option(
+        "short", "Length of a model's captions.", choices=("short", "detailed")
     )
     topic_words: int = option(
         3, "Words from which a reading makes a visual topic.", low=1
