@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['SECTIONS', 'option', 'Media', 'Sources', 'Transcript', 'Sampling', 'Providers', 'Captioning', 'Pack', 'Sync',
-           'Retrieval', 'Citations', 'Evaluation', 'Settings']
+           'Retrieval', 'Citations', 'Llm', 'Rung', 'Evaluation', 'Settings']
 
 # %% ../nbs/01_options.ipynb #9072661a
 from dataclasses import dataclass, field, fields
@@ -270,6 +270,51 @@ class Citations:
 
 
 @dataclass(frozen=True)
+class Llm:
+    "Who writes briefs. A rung other than extractive sends text out, to its own URL."
+
+    rungs: tuple[str, ...] = option(
+        ("extractive",),
+        "Rungs to try; each but extractive has a section of its own.",
+    )
+    policy: str = option(
+        "free-first",
+        "Which rungs, and in which order.",
+        choices=("free-first", "free", "local", "quality"),
+    )
+    answer_tokens: int = option(4000, "Longest answer.", unit="tokens", low=64)
+    cooldown_s: float = option(
+        60.0, "Rest after a refusal for too many requests.", unit="s", low=0
+    )
+    timeout_s: float = option(120.0, "Longest wait for an answer.", unit="s", low=1)
+    rate_limit_retries: int = option(
+        3, "Waits for a resting rung in one call.", low=0, high=20
+    )
+
+
+@dataclass(frozen=True)
+class Rung:
+    "One language model: a section `[llm.NAME]` of a named file."
+
+    name: str  # As `rungs` lists it
+    kind: str = option(
+        "local",
+        "Where it runs and who pays.",
+        choices=("local", "free-key", "keyless", "paid"),
+    )
+    base_url: str = option("", "Address of an OpenAI-compatible API, with its /v1.")
+    model: str = option("", "Name that the API knows the model by.")
+    context_tokens: int = option(8192, "Longest prompt and answer.", low=512)
+    quality: int = option(50, "Order under the policy quality.", low=0, high=100)
+    api_key_env: str = option("", "Environment variable that holds the key.")
+    structured: str = option(
+        "none",
+        "Whether requests carry a JSON Schema.",
+        choices=("none", "json_schema"),
+    )
+
+
+@dataclass(frozen=True)
 class Evaluation:
     "Golden sets and runs."
 
@@ -293,7 +338,9 @@ class Settings:
     sync: Sync = field(default_factory=Sync)  # Libraries
     retrieval: Retrieval = field(default_factory=Retrieval)  # Search
     citations: Citations = field(default_factory=Citations)  # Quotes
+    llm: Llm = field(default_factory=Llm)  # Briefs
     evaluation: Evaluation = field(default_factory=Evaluation)  # Runs
+    rungs: tuple[Rung, ...] = ()  # Language models, one a section `[llm.NAME]`
     origin: str = "defaults"  # The file that was read, or `defaults`
     notices: tuple[str, ...] = ()  # What was left out, and why
 
@@ -308,5 +355,5 @@ class Settings:
 
 # %% ../nbs/01_options.ipynb #6b59fc0c
 SECTIONS: tuple[str, ...] = tuple(
-    f.name for f in fields(Settings) if f.name not in ("origin", "notices")
+    f.name for f in fields(Settings) if f.name not in ("rungs", "origin", "notices")
 )

@@ -8,13 +8,14 @@ __all__ = ['set_option', 'load_settings', 'settings_text']
 # %% ../nbs/01a_settings.ipynb #a8796142
 import configparser
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from .core import UsageError
-from .options import SECTIONS, Settings
+from .options import SECTIONS, Llm, Rung, Settings
 
 # %% ../nbs/01a_settings.ipynb #e8475acf
 def set_option(
@@ -27,13 +28,11 @@ def set_option(
 ) -> Settings:  # A copy; raises UsageError `invalid_setting`
     "Change one option, or say what is wrong with the value."
     place = f"{where}: [{section}] {key}"
-    if section not in SECTIONS:
-        known = ", ".join(SECTIONS)
-        raise _bad(f"{where}: there is no section [{section}]; there are {known}.")
-    group = getattr(settings, section)
-    about = {f.name: f for f in fields(group)}.get(key)
+    group = _group(settings, section, where)
+    options = {f.name: f for f in fields(group) if f.metadata}
+    about = options.get(key)
     if about is None:
-        known = ", ".join(f.name for f in fields(group))
+        known = ", ".join(options)
         raise _bad(f"{place} does not exist; [{section}] has {known}.")
     try:
         parsed = _parse(value, type(about.default))
@@ -55,7 +54,29 @@ def set_option(
         )
     if not fits:
         raise _bad(f"{place} is {value!r}; expected {_range(about.metadata)}.")
-    return replace(settings, **{section: replace(group, **{key: parsed})})
+    return _with_group(settings, section, replace(group, **{key: parsed}))
+
+# %% ../nbs/01a_settings.ipynb #31276b9b
+_RUNG = re.compile(r"llm\.([a-z0-9][a-z0-9_-]{0,39})")
+
+
+def _group(settings: Settings, section: str, where: str) -> Any:
+    if section in SECTIONS:
+        return getattr(settings, section)
+    named = _RUNG.fullmatch(section)
+    if named and named[1] != "extractive":
+        known_rungs = {rung.name: rung for rung in settings.rungs}
+        return known_rungs.get(named[1], Rung(named[1]))
+    known = ", ".join((*SECTIONS, "llm.NAME with NAME of a-z, 0-9, _ and -"))
+    raise _bad(f"{where}: there is no section [{section}]; there are {known}.")
+
+
+def _with_group(settings: Settings, section: str, group: Any) -> Settings:
+    if not isinstance(group, Rung):
+        return replace(settings, **{section: group})
+    others = [rung for rung in settings.rungs if rung.name != group.name]
+    ranked = sorted([*others, group], key=lambda rung: rung.name)
+    return replace(settings, rungs=tuple(ranked))
 
 # %% ../nbs/01a_settings.ipynb #e9d5237a
 def _range(about: Mapping[str, Any]) -> str:
@@ -137,14 +158,23 @@ def load_settings(
         rest = name.removeprefix("VID2CONTEXT_")
         if rest == name or rest in _APART:
             continue
-        section, _, key = rest.lower().partition("_")
+        section, key = _variable(rest.lower())
         settings = set_option(settings, section, key, value, where=name)
     for name, value in (overrides or {}).items():
-        section, _, key = name.partition(".")
+        section, _, key = name.rpartition(".")
         settings = set_option(settings, section, key, value)
     return settings
 
 # %% ../nbs/01a_settings.ipynb #e7b48023
+def _variable(name: str) -> tuple[str, str]:
+    section, _, key = name.partition("_")
+    if section == "llm" and key not in {f.name for f in fields(Llm)}:
+        for option in (f.name for f in fields(Rung) if f.metadata):
+            if key.endswith(f"_{option}"):
+                return f"llm.{key.removesuffix(f'_{option}')}", option
+    return section, key
+
+
 def _find(
     file: Path | None, start: Path, environ: Mapping[str, str]
 ) -> tuple[Path | None, bool]:
@@ -183,7 +213,8 @@ def _read(settings: Settings, path: Path, trusted: bool) -> Settings:
             continue
         for key, value in parser[section].items():
             changed = set_option(settings, section, key, value, where=str(path))
-            if not trusted and section in _NETWORK and changed != settings:
+            network = section.partition(".")[0] in _NETWORK
+            if not trusted and network and changed != settings:
                 note = (
                     f"{path}: [{section}] {key} was left out, since the file was "
                     "found and not named; name it with --settings."
@@ -212,9 +243,20 @@ def settings_text() -> str:  # The whole file, final newline included
                 f"# {about.metadata['effect']}" + (f" ({extra})" if extra else "")
             )
             lines.append(f"{about.name} = {_ini(about.default)}".rstrip())
+        lines += _RUNG_EXAMPLE if name == "llm" else []
     return "\n".join(lines) + "\n"
 
 # %% ../nbs/01a_settings.ipynb #eaf3de3e
+_RUNG_EXAMPLE = [
+    "# A rung, once its name stands in rungs and this file is named with --settings:",
+    "# [llm.local]",
+    "# kind = local",
+    "# base_url = http://127.0.0.1:8080/v1",
+    "# model = NAME",
+    "# context_tokens = 8192",
+]
+
+
 def _ini(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
