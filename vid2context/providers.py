@@ -64,22 +64,25 @@ class Builtin:
 BUILTINS: dict[tuple[str, str], Builtin] = {
     ("captioner", "basic"): Builtin("vid2context.captioning:BasicCaptioner"),
     ("captioner", "florence-2"): Builtin(
-        "vid2context.vision:load_florence",
+        "vid2context.florence:load_florence",
         ("torch", "transformers"),
         "vision",
         "florence-2",
     ),
     ("image_text_encoder", "siglip2"): Builtin(
-        "vid2context.vision:load_siglip2",
+        "vid2context.clip_encoder:load_siglip2",
         ("torch", "open_clip"),
         "vision",
         "siglip2",
     ),
     ("image_text_encoder", "clip-small"): Builtin(
-        "vid2context.vision:load_clip_small",
+        "vid2context.clip_encoder:load_clip_small",
         ("torch", "open_clip"),
         "vision",
         "clip-small",
+    ),
+    ("image_text_encoder", "open-clip"): Builtin(
+        "vid2context.clip_encoder:load_open_clip", ("torch", "open_clip"), "vision"
     ),
     ("ocr", "rapidocr"): Builtin("vid2context.captioning:RapidReader", ("rapidocr",)),
     ("captioner", "fake-captioner"): Builtin("vid2context.fakes:FakeCaptioner"),
