@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['SECTIONS', 'option', 'Media', 'Sources', 'Transcript', 'Sampling', 'Providers', 'Captioning', 'Pack', 'Sync',
-           'Retrieval', 'Citations', 'Llm', 'Rung', 'Evaluation', 'Settings']
+           'Retrieval', 'Citations', 'Llm', 'Rung', 'Serve', 'Evaluation', 'Settings']
 
 # %% ../nbs/01_options.ipynb #9072661a
 from dataclasses import dataclass, field, fields
@@ -315,6 +315,41 @@ class Rung:
 
 
 @dataclass(frozen=True)
+class Serve:
+    "Servers: what a client may ask of them. Counts only in a named file."
+
+    max_chars: int = option(
+        40_000, "Longest answer of an MCP tool; the rest has a cursor.", low=1000
+    )
+    max_body_bytes: int = option(
+        2**20, "Refuse larger request bodies.", unit="bytes", low=1
+    )
+    body_timeout_s: float = option(
+        10.0, "Longest wait for a request body.", unit="s", low=0.1
+    )
+    max_requests: int = option(
+        64, "Requests answered at once; more are refused.", low=1
+    )
+    rate: float = option(
+        1000.0,
+        "Requests a second over a second or more; more are refused.",
+        unit="1/s",
+        low=1,
+    )
+    threads: int = option(2, "Threads that answer questions.", low=1)
+    max_queued: int = option(100, "Jobs that may wait; more are refused.", low=1)
+    hosts: tuple[str, ...] = option(
+        (), "Host headers to accept besides loopback, as kit.lan:8765."
+    )
+    origins: tuple[str, ...] = option(
+        (), "Origins to accept besides our own, as https://kit.lan."
+    )
+    media_roots: tuple[str, ...] = option(
+        (), "Folders whose videos `mcp --write` may index; none: the working folder."
+    )
+
+
+@dataclass(frozen=True)
 class Evaluation:
     "Golden sets and runs."
 
@@ -339,6 +374,7 @@ class Settings:
     retrieval: Retrieval = field(default_factory=Retrieval)  # Search
     citations: Citations = field(default_factory=Citations)  # Quotes
     llm: Llm = field(default_factory=Llm)  # Briefs
+    serve: Serve = field(default_factory=Serve)  # Servers
     evaluation: Evaluation = field(default_factory=Evaluation)  # Runs
     rungs: tuple[Rung, ...] = ()  # Language models, one a section `[llm.NAME]`
     origin: str = "defaults"  # The file that was read, or `defaults`
