@@ -439,6 +439,17 @@ def test_markers_and_speakers(raw, speaker, markers, text):
     assert ("masked" in found[0].flags) == ("__" in raw)
 
 
+class TestWordTimes:
+    def test_two_timed_lines_of_one_cue_follow_each_other(self):
+        vtt = (
+            "WEBVTT\n\n00:01.000 --> 00:03.000\n"
+            "above <00:02.000>all\nwe\xa0wait <00:02.500>here\n"
+        )
+        found, _ = segments(vtt)
+        times = [t for w in found[0].words for t in (w.start_s, w.end_s)]
+        assert times == sorted(times)
+
+
 class TestTimes:
     def test_each_repair_is_flagged(self):
         srt = (

@@ -79,10 +79,15 @@ def _words_within(segment: Segment) -> Segment:
     "Keep word times inside their segment, and never falling."
     if not segment.words:
         return segment
-    at_s, words = segment.start_s, []
-    for word in segment.words:
-        at_s = min(max(at_s, word.start_s), segment.end_s)
-        end_s = min(max(at_s, word.end_s), segment.end_s)
+    starts = [
+        min(max(w.start_s, segment.start_s), segment.end_s) for w in segment.words
+    ]
+    starts = list(itertools.accumulate(starts, max))
+    words = []
+    for word, at_s, next_s in zip(
+        segment.words, starts, [*starts[1:], segment.end_s], strict=True
+    ):
+        end_s = min(max(at_s, word.end_s), next_s)
         words.append(replace(word, start_s=round(at_s, 3), end_s=round(end_s, 3)))
     return replace(segment, words=tuple(words), confidence=mean_confidence(words))
 
