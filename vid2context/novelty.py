@@ -37,8 +37,8 @@ class ReadingGate:
         duplicate: float,  # Largest tile change of a near duplicate, 0-1
     ) -> None:
         self._duplicate = duplicate
-        self._last: tuple[Look, float, frozenset[str]] | None = None
-        self._quiet = 0
+        self.last: tuple[Look, float, frozenset[str]] | None = None
+        self.quiet = 0
 
     def wants(
         self,
@@ -47,12 +47,12 @@ class ReadingGate:
         at_s: float,  # Its time, seconds, not before the last frame's
     ) -> bool:  # True when it should be read
         "Tell whether a frame may show new text."
-        if self._last is None:
+        if self.last is None:
             return True
-        last, last_s, _ = self._last
+        last, last_s, _ = self.last
         if near_duplicate(last, seen, threshold=self._duplicate):
             return False
-        is_quiet = self._quiet >= QUIET_READS
+        is_quiet = self.quiet >= QUIET_READS
         return not is_quiet or look_changed(last, seen) or at_s - last_s >= QUIET_S
 
     def note(
@@ -64,9 +64,9 @@ class ReadingGate:
     ) -> None:
         "Remember a reading."
         words = word_set(text)
-        unchanged = self._last is not None and self._last[2] == words
-        self._quiet = self._quiet + 1 if unchanged else 0
-        self._last = seen, at_s, words
+        unchanged = self.last is not None and self.last[2] == words
+        self.quiet = self.quiet + 1 if unchanged else 0
+        self.last = seen, at_s, words
 
 # %% ../nbs/06d_novelty.ipynb #9ec00878
 SHARED_WORDS = 0.6
@@ -116,8 +116,16 @@ class CaptionGate:
     ) -> None:
         self.policy = f"window {WINDOW_S:g} s" if per_window else "every novel frame"
         self._per_window = per_window
-        self._captioned: Sight | None = None
+        self.captioned: Sight | None = None
         self._window: list[Sight] = []
+
+    def is_open(
+        self,
+        at_s: float,  # Time of the next frame, seconds
+    ) -> bool:  # False when that frame closes a window, or none waits
+        "Tell whether frames wait for one that may come at a time."
+        window = self._window
+        return bool(window) and at_s // WINDOW_S <= window[0].at_s // WINDOW_S
 
     def add(
         self,
@@ -126,9 +134,7 @@ class CaptionGate:
         "Take a frame, and give the plans of a window that it closes."
         if not self._per_window:
             return [self._decide(sight, may_caption=True)]
-        ready = []
-        if self._window and sight.at_s // WINDOW_S > self._window[0].at_s // WINDOW_S:
-            ready = self.close()
+        ready = [] if self.is_open(sight.at_s) else self.close()
         self._window.append(sight)
         return ready
 
@@ -141,7 +147,7 @@ class CaptionGate:
         return [self._decide(one, may_caption=one is chosen) for one in window]
 
     def _most_changed(self, window: Iterable[Sight]) -> Sight | None:
-        last = self._captioned
+        last = self.captioned
         novel = [one for one in window if last is None or is_novel(one, last)]
         if last is None or not novel:
             return next(iter(novel), None)
@@ -150,10 +156,10 @@ class CaptionGate:
         )
 
     def _decide(self, sight: Sight, *, may_caption: bool) -> CaptionPlan:
-        last = self._captioned
+        last = self.captioned
         if last is not None and not is_novel(sight, last):
             return CaptionPlan(sight.key, "reuse", last.key)
         if not may_caption:
             return CaptionPlan(sight.key, "basic")
-        self._captioned = sight
+        self.captioned = sight
         return CaptionPlan(sight.key, "caption")
