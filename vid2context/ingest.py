@@ -241,7 +241,9 @@ def use_models(
     "Complete the vectors and search with these models from now on."
     if models.embedder:
         fill_vectors(writer, embedder=models.embedder, batch=batch)
-        writer.use_model("text", models.embedder.descriptor.fingerprint)
+        fingerprint, name = models.embedder.descriptor.fingerprint, models.embedder.name
+        writer.use_model("text", fingerprint, provider=name)
     if models.encoder:
         store_probes(writer, models.encoder)
-        writer.use_model("image", models.encoder.descriptor.fingerprint)
+        fingerprint, name = models.encoder.descriptor.fingerprint, models.encoder.name
+        writer.use_model("image", fingerprint, provider=name)

@@ -87,6 +87,13 @@ class Reading:
         state = self.rows("SELECT models FROM library_state")[0][0]
         return dict(json.loads(state))
 
+    @property
+    def providers(self) -> dict[str, str]:
+        "Give the name of the model behind each vector channel, where it was noted."
+        sql = """SELECT substr(key, 10), value FROM schema_meta
+            WHERE substr(key, 1, 9) = 'provider.'"""
+        return {row[0]: row[1] for row in self.rows(sql)}
+
     def library_digest(self) -> str:  # 64 hex digits
         "Digest what the library says, whatever the order it was read in."
         with self.snapshot():

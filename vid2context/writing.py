@@ -11,7 +11,7 @@ import fcntl
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -103,11 +103,14 @@ class Writer:
         self,
         package: PackageRow,  # Replaces the one of the same source and video
         *records: Unit | Document | Fragment | FrameRow,  # All it holds, parents first
+        also: Callable[[sqlite3.Connection], None] | None = None,  # In the same change
     ) -> None:
         "Replace a package and everything under it, as one change."
         with self.transaction() as db:
             _delete(db, package.source, package.video_id)
             self.add(package, *records)
+            if also is not None:
+                also(db)
             db.execute("UPDATE library_state SET generation = generation + 1")
 
     def delete(
@@ -154,9 +157,15 @@ class Writer:
         self,
         channel: str,  # `text` or `image`
         fingerprint: str | None,  # Its model from now on; None for none
+        *,
+        provider: str | None = None,  # Name that `resolve` knows the model by
     ) -> None:
         "Remember which model's vectors a channel is searched with."
         with self.transaction() as db:
+            name = (f"provider.{channel}", provider)
+            db.execute("DELETE FROM schema_meta WHERE key = ?", name[:1])
+            if provider is not None:
+                db.execute("INSERT INTO schema_meta VALUES (?, ?)", name)
             path = f'$."{channel}"'
             sql = "UPDATE library_state SET models = json_set(models, ?, ?)"
             if fingerprint is None:
