@@ -1,11 +1,25 @@
 "Paths and the optional real files that several tests share."
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import promises
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+WATCH = promises.Watch()
+WATCH.install()
+
+
+@pytest.fixture(autouse=True)
+def kept_promises(request):
+    "No test connects to another machine, none reads a pickle."
+    WATCH.broken.clear()
+    yield
+    if not request.node.get_closest_marker("breaks_promises"):
+        assert WATCH.broken == []
 
 
 @pytest.fixture(scope="session")
@@ -27,3 +41,23 @@ def real_data() -> Path:
     if not folder:
         pytest.skip("VID2CONTEXT_REAL_DATA is not set")
     return Path(folder)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    "A real Chromium, headless, with an empty profile; skipped where there is none."
+    kit = pytest.importorskip("browser_kit", reason="playwright is not installed")
+    if kit.find_chromium() is None:
+        pytest.skip("no Chromium: apt-get install chromium, or VID2CONTEXT_CHROMIUM")
+    with kit.open_browser(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    "A real JupyterLab on loopback, with a token."
+    kit = pytest.importorskip("browser_kit", reason="playwright is not installed")
+    pytest.importorskip("jupyterlab", reason="JupyterLab is not installed")
+    server = kit.Lab(tmp_path_factory.mktemp("lab"))
+    yield server
+    server.close()
