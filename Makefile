@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 
-.PHONY: help demo test lab docs readme samples bench clean
+.PHONY: help demo chromium test lab docs readme samples bench clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## / \t/' | expand -t 12
@@ -20,7 +20,14 @@ help:  ## Show the targets
 demo: .venv/base  ## From the sample clips to checked quotes, offline
 	$(BIN)/vid2context demo
 
-test: .venv/all  ## All set-up, then lint, types and every test
+chromium:
+	@command -v chromium >/dev/null 2>&1 || test -n "$(VID2CONTEXT_CHROMIUM)" || \
+	  { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq \
+	    && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+	       chromium >/dev/null; } || \
+	  echo "No Chromium: the browser tests will be skipped (apt-get install chromium)"
+
+test: .venv/all chromium  ## All set-up, then lint, types and every test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check nbs tests tools
 	$(BIN)/mypy
