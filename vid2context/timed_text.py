@@ -30,6 +30,7 @@ from .tracks import language_tag
 _TIMES = re.compile(r"\s*([\d:.,]{3,20})\s*-->\s*([\d:.,]{3,20})(?:\s.*)?")
 _TRIES = re.compile(r"\s*(?:-?\d|-->).*-->|\s*-->|.*-->\s*-?\d+:")
 _RAW_CHARS = 4 * MAX_CUE_CHARS
+_HEADER = re.compile(r"WEBVTT(?:[ \t](?!.*-->).*)?(?:\n|$)")
 _Block = tuple[float, float, list[str]]
 
 
@@ -162,7 +163,7 @@ def read_vtt(
     "Read WebVTT captions."
     issues = []
     text = text.lstrip("\n")
-    if not text.startswith("WEBVTT"):
+    if not _HEADER.match(text):
         text, issues = f"WEBVTT\n\n{text}", ["vtt_header_missing"]
     lines, total = _vtt_lines(text)
     head = text[: 2**14].partition("\n\n")[0]
