@@ -158,7 +158,11 @@ class Providers:
         "rapidocr", "Reader of text in frames; off reads nothing."
     )
     embedder: str = option("e5-small", "Text vectors.")
-    encoder: str = option("off", "Image-text vectors; off has no visual channel.")
+    encoder: str = option(
+        "auto",
+        "Image-text vectors; auto takes the library's own, else one that is installed; "
+        "off has no visual channel.",
+    )
     model_folder: str = option("", "Folder of a sentence-transformers model.")
     encoder_folder: str = option("", "Folder of the open_clip model of `open-clip`.")
     precision: str = option(
@@ -168,6 +172,9 @@ class Providers:
     )
     keep_loaded: bool = option(False, "Keep vision models in memory after indexing.")
     threads: int = option(2, "Threads of each model.", low=1)
+    timeout_s: float = option(
+        600.0, "Longest answer of a model about a frame; 0 waits.", unit="s", low=0
+    )
 
 
 @dataclass(frozen=True)
@@ -179,6 +186,11 @@ class Captioning:
     )
     detail: str = option(
         "short", "Length of a model's captions.", choices=("short", "detailed")
+    )
+    per_window: str = option(
+        "auto",
+        "One caption in 30 s, or each novel frame; auto: one where a caption is slow.",
+        choices=("auto", "yes", "no"),
     )
     topic_words: int = option(
         3, "Words from which a reading makes a visual topic.", low=1
