@@ -227,6 +227,32 @@ how to change the tyre of a bicycle
 who won the chess championship
 es: receta de sopa de pescado con arroz
 connecting a printer to the wireless network
+number of ships in 1985
+  ! walk-harbour/ships-1960 (of another year)
+power in megawatts at midnight
+  ! walk-valley/@power (at other hours)
+a purple hot-air balloon
+  ! silent-day/yellow-balloon (another colour)
+  ! montage-seasons/green-balloon (another colour)
+  ! review-ben/pink-balloon (another colour)
+how many guitars did his daughter sell
+  ! interview-luthier/guitars (she builds them, of sales nothing is said)
+photos per charge of the Lumo 5
+  ! review-ana/charge (of other models)
+es: a cuántos grados se hornea la pizza
+  ! lecture-pan/horno (se hornea pan)
+side effects of taking ibuprofen every day
+how to file an income tax return
+best stretches for a stiff neck
+who composed the ninth symphony
+planting tomatoes on a balcony
+how vaccines train the immune system
+exchange rate between the dollar and the yen
+the offside rule in football
+es: horario de trenes de Madrid a Sevilla
+es: cómo quitar una mancha de vino de la alfombra
+es: quién pintó Las Meninas
+es: síntomas de la falta de hierro
 """
 
 
@@ -268,7 +294,7 @@ def read_questions(
     return found
 
 
-def all_questions() -> tuple[Question, ...]:  # Seventy
+def all_questions() -> tuple[Question, ...]:  # Eighty-eight
     "List the golden questions in order of their ids."
     parts = (read_questions(kind, script) for kind, script in _SCRIPT.items())
     return tuple(question for part in parts for question in part)
