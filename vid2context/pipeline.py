@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from .asking import embed_query
+from .bundle import Bundle
 from .catalog import Catalog
 from .citations import refusal_reason, verify_citation
 from vid2context.context import (
@@ -39,6 +40,7 @@ from .retrieval import Retriever
 from .settings import load_settings
 from .sizing import Focus
 from .sync import SyncReport, add_source, remove_source, sync
+from .video_contexts import VideoContext
 
 # %% ../nbs/20d_pipeline.ipynb #d0b5feb8
 class Library:
@@ -192,17 +194,16 @@ class Library:
         "Say why a result is there, or what lost it; options as `Retriever.explain`."
         return self.retriever.explain(query, id, **options)
 
-    def retrieve(
+    def bundle(
         self,
         query: str,  # Words
         *,
-        out: Path | str = "bundles",  # Folder for bundles
         depth: str | None = None,  # `focused`, `balanced`, `deep`; None: settings
         max_tokens: int | None = None,  # In place of the depth's budget, >= 1
         filters: Filters | None = None,  # Units that may answer
         abstain: bool = True,  # Give nothing when nothing is about the query
-    ) -> Retrieved:  # Raises `citation_integrity_failed`, and then nothing is written
-        "Write a bundle of cited context."
+    ) -> tuple[Bundle, bool]:  # Not written; True when a channel failed
+        "Gather cited context and write nothing."
         if max_tokens is not None and max_tokens < 1:
             message = f"max_tokens is {max_tokens}; give 1 or more."
             raise UsageError("invalid_budget", message, field="max_tokens")
@@ -215,7 +216,23 @@ class Library:
             max_tokens=max_tokens,
             focus=lambda: self._focus(ranking.query or ""),
         )
-        return Retrieved(bundle, publish_bundle(Path(out), bundle), ranking.is_partial)
+        return bundle, ranking.is_partial
+
+    def retrieve(
+        self,
+        query: str,  # Words
+        *,
+        out: Path | str = "bundles",  # Folder for bundles
+        depth: str | None = None,  # `focused`, `balanced`, `deep`; None: settings
+        max_tokens: int | None = None,  # In place of the depth's budget, >= 1
+        filters: Filters | None = None,  # Units that may answer
+        abstain: bool = True,  # Give nothing when nothing is about the query
+    ) -> Retrieved:  # Raises `citation_integrity_failed`, and then nothing is written
+        "Write a bundle of cited context."
+        bundle, partial = self.bundle(
+            query, depth=depth, max_tokens=max_tokens, filters=filters, abstain=abstain
+        )
+        return Retrieved(bundle, publish_bundle(Path(out), bundle), partial)
 
     def _focus(self, query: str) -> Focus:
         if not query:
@@ -245,13 +262,15 @@ class Library:
     def verify(
         self,
         claims: Sequence[Mapping[str, Any]],  # `videoId`, `quote`, `startSec`, …
-        items: Sequence[str],  # Video ids, `source:video` or package paths
+        items: Sequence[str] = (),  # Video ids, `source:video` or package paths
         *,
+        contexts: Sequence[VideoContext] = (),  # Videos that were read already
         accept: str | None = None,  # `strict` or `verdict`; None: settings
     ) -> Verdicts:  # In the order of the claims
         "Check quotes against what was said."
         named = any(not Path(item).is_dir() for item in items)
-        contexts = find_contexts(items, catalog=self.catalog if named else None)
+        found = find_contexts(items, catalog=self.catalog if named else None)
+        contexts = [*contexts, *found]
         rule = accept or self.settings.citations.accept
         return Verdicts(
             tuple(

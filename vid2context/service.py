@@ -15,6 +15,7 @@ from typing import Any, Self
 from .core import UsageError
 from .evidence_requests import EvidenceRequests
 from .pipeline import Library
+from .reading_requests import ReadingRequests
 from vid2context.requests import (
     Receipt,
     read_claims,
@@ -25,7 +26,7 @@ from .results import library_home
 from .sync import SyncReport
 
 # %% ../nbs/41b_service.ipynb #b7c6075a
-class Service(EvidenceRequests):
+class Service(EvidenceRequests, ReadingRequests):
     "Answer the requests of every face."
 
     def __init__(
