@@ -61,3 +61,12 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     server = kit.Lab(tmp_path_factory.mktemp("lab"))
     yield server
     server.close()
+
+
+@pytest.fixture(scope="session")
+def tiny_clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    "Folder of a small CLIP that learned the places of the samples: about 15 s, once."
+    pytest.importorskip("open_clip", reason="the extra `vision` is not installed")
+    from vid2context.tiny_models import train_tiny_clip
+
+    return train_tiny_clip(tmp_path_factory.mktemp("models") / "clip", scenes="samples")
