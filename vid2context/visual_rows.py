@@ -141,10 +141,11 @@ class FrameViews:
         condition, values = where(place)
         sql = f"""SELECT content FROM units, json_each(timestamps) AS t
             WHERE {condition} AND family = 'transcript' AND searchable
-            AND json_extract(t.value, '$[0]') <= ? AND json_extract(t.value, '$[1]') > ?
+            AND json_extract(t.value, '$[0]') <= :ahead
+            AND json_extract(t.value, '$[1]') > :behind
             ORDER BY ordinal, unit_id"""
-        around = [*values, row.shown_s + 2.0, row.shown_s - 2.0]
-        rows = self._catalog.rows(sql, around)
+        around = {"ahead": row.shown_s + 2.0, "behind": row.shown_s - 2.0}
+        rows = self._catalog.rows(sql, {**values, **around})
         return one_line(" ".join(one[0] for one in rows), MOST_SAID)
 
 
