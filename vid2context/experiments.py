@@ -17,7 +17,13 @@ from .golden_files import GoldenSet, check_videos
 from .options import Settings
 from .replays import Configuration, replay
 from .retrieval import Retriever
-from .run_files import StoredRun, make_manifest, read_run, write_run
+from vid2context.run_files import (
+    StoredRun,
+    make_manifest,
+    read_run,
+    read_run_golden,
+    write_run,
+)
 from .schema import read_json
 from vid2context.scoring import (
     HEADLINE,
@@ -168,7 +174,8 @@ class RunComparison:
 def compare_folders(
     folders: Sequence[Path],  # Of runs, the baseline first; two or more
     *,
-    golden: GoldenSet,  # The set that all were made with
+    golden: GoldenSet
+    | None = None,  # Set of all runs; None: the one kept with the first
     seed: int,  # Of every draw
     measures: Sequence[str] = HEADLINE,  # Each is a family of its own
 ) -> RunComparison:  # Raises UsageError `too_few_runs`, `other_golden`, `run_not_found`
@@ -176,11 +183,12 @@ def compare_folders(
     if len(folders) < 2:
         message = f"{len(folders)} run given; name a baseline and at least one more."
         raise UsageError("too_few_runs", message, field="runs")
-    runs = [read_run(folder).on(golden) for folder in folders]
+    asked = read_run_golden(folders[0]) if golden is None else golden
+    runs = [read_run(folder).on(asked) for folder in folders]
     named = {run.name: run.answers for run in runs}
     if len(named) < len(runs):
         message = "Two folders hold runs of one name; name each once."
         raise UsageError("too_few_runs", message, field="runs")
-    frame = tidy(named, golden)
+    frame = tidy(named, asked)
     found = compare_runs(frame, baseline=runs[0].name, measures=measures, seed=seed)
     return RunComparison(frame, runs[0].name, found, seed)
