@@ -35,9 +35,10 @@ def nearest_units(
         best: dict[str, float] = {}
         for row, score in zip(rows.tolist(), scores.tolist(), strict=True):
             best.setdefault(index.units[row], score)
-        ranked = sorted(best.items(), key=lambda hit: (-hit[1], hit[0]))
-        if fetch >= total or sum(s > scores[-1] for s in best.values()) >= limit:
-            return ranked[:limit]
+        ranked = sorted([(-score, unit) for unit, score in best.items()])
+        parted = len(ranked) < limit or ranked[limit - 1][0] >= -scores[-1]
+        if fetch >= total or not parted:
+            return [(unit, -score) for score, unit in ranked[:limit]]
         fetch *= 4
 
 # %% ../nbs/14c_channels.ipynb #50f2763d

@@ -21,12 +21,12 @@ def exact_scores(
     query: np.ndarray,  # (d,) float32
 ) -> np.ndarray:  # (m,) float64, each rounded to `DECIMALS`
     "Score rows against a query, independent of the order of addition."
-    products = rows.astype(np.float64) * query.astype(np.float64)
-    sums = products.sum(axis=1)
+    wide, asked = rows.astype(np.float64), query.astype(np.float64)
+    sums = np.einsum("ij,j->i", wide, asked)
     scores = np.round(sums, DECIMALS)
     doubt = np.abs(sums * 10**DECIMALS % 1 - 0.5) < 1e-6
     for i in np.flatnonzero(doubt).tolist():
-        scores[i] = round(math.fsum(products[i].tolist()), DECIMALS)
+        scores[i] = round(math.fsum((wide[i] * asked).tolist()), DECIMALS)
     return scores + 0.0
 
 # %% ../nbs/11b_coarse.ipynb #618b16d3

@@ -6,19 +6,19 @@
 __all__ = ['Moment', 'SearchResult', 'describe_moments', 'field_scores']
 
 # %% ../nbs/14g_hits.ipynb #1f256aef
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from .catalog import Catalog
-from .core import Span, timestamp_label
+from .core import timestamp_label
 from .indexes import SearchWarning
 from .lists import family_of
 from .moments import Draft
 from .ranking import Ranking
-from .records import Filters, FrameRow, Unit, from_row
+from .records import FrameRow, PackageRow, Unit, from_row
 from .relevance import Relevance
-from .selection import where
 from .text import Table, one_line, timestamp_url
 from .text_index import TextIndex
 
@@ -120,12 +120,9 @@ def describe_moments(
     raw = {name: dict(hits) for name, hits in ranking.lists.items()}
     frames = catalog.frames(found[0] for found in pictured if found)
     fields = field_scores(text, ranking.query, seen)
-    told: dict[tuple[str, str], _Video] = {}
+    packages, said = _packages(drafts, catalog), _said(drafts, catalog)
     found = []
-    for draft in drafts:
-        key = (draft.source, draft.video_id)
-        if key not in told:
-            told[key] = _Video(catalog, *key)
+    for draft, words in zip(drafts, said, strict=True):
         channels = {
             name: {
                 "rank": rank,
@@ -135,7 +132,30 @@ def describe_moments(
             }
             for name, (rank, unit) in sorted(draft.ranks.items())
         }
-        found.append(_describe(draft, channels, units, frames, fields, told[key]))
+        own = next((frames[u] for u in draft.unit_ids if u in frames), None)
+        frame = own or _near(draft, catalog)
+        package = packages[draft.source, draft.video_id]
+        found.append(
+            Moment(
+                moment_id=draft.moment_id,
+                source_name=draft.source,
+                video_id=draft.video_id,
+                video_title=package.title,
+                start_s=draft.start_s,
+                end_s=draft.end_s,
+                score=draft.score,
+                source=_source(draft, channels, fields),
+                channels=channels,
+                text=words or units[draft.unit_ids[0]].content,
+                ocr=_picture(frame, units, "ocr"),
+                caption=_picture(frame, units, "caption"),
+                frame=(frame.file or None) if frame else None,
+                frame_at_s=frame.shown_s if frame else None,
+                thumb=frame.thumb if frame else None,
+                link=timestamp_url(package.canonical_url, draft.start_s),
+                unit_ids=tuple(draft.unit_ids),
+            )
+        )
     return tuple(found)
 
 
@@ -154,62 +174,46 @@ def field_scores(
     return fields
 
 # %% ../nbs/14g_hits.ipynb #0f5169fc
-class _Video:
-    "Read of a video what its moments show."
-
-    def __init__(self, catalog: Catalog, source: str, video_id: str) -> None:
-        self.package = catalog.package(source, video_id)
-        self._catalog = catalog
-        self._place = Filters(sources=(source,), videos=(video_id,))
-
-    def said(self, start_s: float, end_s: float) -> str:
-        "Give the words of a stretch."
-        condition, values = where(replace(self._place, between=Span(start_s, end_s)))
-        sql = f"""SELECT content FROM units WHERE {condition}
-            AND family = 'transcript' AND searchable ORDER BY ordinal, unit_id"""
-        return "\n".join(row["content"] for row in self._catalog.rows(sql, values))
-
-    def near(self, start_s: float, end_s: float) -> FrameRow | None:
-        "Give the frame nearest to the start of a stretch."
-        (source,), (video,) = self._place.sources, self._place.videos
-        sql = """SELECT * FROM frames WHERE source = ? AND video_id = ?
-            AND shown_s BETWEEN ? AND ? ORDER BY shown_s, unit_id LIMIT 1"""
-        found = self._catalog.rows(sql, [source, video, start_s, end_s])
-        return from_row(FrameRow, found[0]) if found else None
+def _packages(
+    drafts: Sequence[Draft], catalog: Catalog
+) -> dict[tuple[str, str], PackageRow]:
+    "Read the packages of moments."
+    wanted = sorted({(draft.source, draft.video_id) for draft in drafts})
+    sql = """SELECT * FROM packages WHERE (source, video_id) IN
+        (SELECT value ->> 0, value ->> 1 FROM json_each(?))"""
+    rows = catalog.rows(sql, [json.dumps(wanted)])
+    return {(r["source"], r["video_id"]): from_row(PackageRow, r) for r in rows}
 
 
-def _describe(
-    draft: Draft,
-    channels: dict[str, dict[str, Any]],
-    units: dict[str, Unit],
-    frames: dict[str, FrameRow],
-    fields: dict[str, dict[str, float]],
-    video: _Video,
-) -> Moment:
-    "Fill in one moment."
-    own = next((frames[u] for u in draft.unit_ids if u in frames), None)
-    frame = own or video.near(draft.start_s, draft.end_s)
-    picture = units.get(frame.unit_id) if frame else None
-    said = video.said(draft.start_s, draft.end_s)
-    return Moment(
-        moment_id=draft.moment_id,
-        source_name=draft.source,
-        video_id=draft.video_id,
-        video_title=video.package.title,
-        start_s=draft.start_s,
-        end_s=draft.end_s,
-        score=draft.score,
-        source=_source(draft, channels, fields),
-        channels=channels,
-        text=said or units[draft.unit_ids[0]].content,
-        ocr=picture.ocr if picture else "",
-        caption=picture.caption if picture else "",
-        frame=(frame.file or None) if frame else None,
-        frame_at_s=frame.shown_s if frame else None,
-        thumb=frame.thumb if frame else None,
-        link=timestamp_url(video.package.canonical_url, draft.start_s),
-        unit_ids=tuple(draft.unit_ids),
-    )
+def _said(drafts: Sequence[Draft], catalog: Catalog) -> list[str]:
+    "Read the words of moments; a window has one time, its start and end."
+    wanted = [(d.source, d.video_id, d.start_s, d.end_s) for d in drafts]
+    sql = """SELECT m.key AS place, content FROM json_each(?) AS m CROSS JOIN units
+        ON source = m.value ->> 0 AND video_id = m.value ->> 1
+            AND units.type = 'transcript_window'
+        WHERE searchable AND timestamps ->> '$[0][0]' < m.value ->> 3
+            AND (timestamps ->> '$[0][0]' >= m.value ->> 2
+                OR timestamps ->> '$[0][1]' > m.value ->> 2)
+        ORDER BY m.key, ordinal, unit_id"""
+    words: list[list[str]] = [[] for _ in drafts]
+    for row in catalog.rows(sql, [json.dumps(wanted)]):
+        words[row["place"]].append(row["content"])
+    return ["\n".join(part) for part in words]
+
+
+def _near(draft: Draft, catalog: Catalog) -> FrameRow | None:
+    "Read the first frame that a moment shows."
+    sql = """SELECT * FROM frames WHERE source = ? AND video_id = ?
+        AND shown_s BETWEEN ? AND ? ORDER BY shown_s, unit_id LIMIT 1"""
+    values = [draft.source, draft.video_id, draft.start_s, draft.end_s]
+    rows = catalog.rows(sql, values)
+    return from_row(FrameRow, rows[0]) if rows else None
+
+
+def _picture(frame: FrameRow | None, units: Mapping[str, Unit], field: str) -> str:
+    "Give what was read or told of a frame that is among the units."
+    unit = units.get(frame.unit_id) if frame else None
+    return str(getattr(unit, field)) if unit else ""
 
 
 def _source(

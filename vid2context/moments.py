@@ -9,9 +9,10 @@ __all__ = ['SHORT_S', 'intervals', 'Draft', 'join_moments', 'pair_moments']
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from .core import Span
-from .fusion import Fused
+from .fusion import Fused, Fusion
 from .options import Retrieval
 from .records import Unit
 
@@ -25,31 +26,30 @@ def intervals(
     "Turn the times of a unit into intervals."
     return [Span(start, end) for start, end in _bounds(unit)]
 
-
-def _bounds(unit: Unit) -> list[tuple[float, float]]:
+# %% ../nbs/14e_moments.ipynb #d2106818
+def _bounds(unit: Unit) -> tuple[tuple[float, float], ...]:
     "Give the intervals of a unit as plain numbers."
-    next_s = unit.structured.get("next_s") if unit.family == "frame" else None
+    if unit.family != "frame":
+        return _stretches(unit.timestamps, False, None)
+    return _stretches(unit.timestamps, True, unit.structured.get("next_s"))
+
+
+@lru_cache(maxsize=2**14)
+def _stretches(
+    timestamps: tuple[tuple[float, float | None], ...],
+    is_frame: bool,
+    next_s: float | None,
+) -> tuple[tuple[float, float], ...]:
     found = set()
-    for start, end in unit.timestamps:
+    for start, end in timestamps:
         until = start + SHORT_S
-        if unit.family == "frame":
+        if is_frame:
             if next_s is not None and next_s > start:
                 until = min(until, float(next_s))
         elif end is not None and end > start:
             until = end
         found.add((start, until))
-    return sorted(found)
-
-
-def _within(
-    unit: Unit, lengths: Mapping[tuple[str, str], float]
-) -> list[tuple[float, float]]:
-    "Cut what outlasts the video."
-    length = lengths.get((unit.source, unit.video_id), math.inf)
-    return [
-        (start, min(end, length) if start < length else end)
-        for start, end in _bounds(unit)
-    ]
+    return tuple(sorted(found))
 
 # %% ../nbs/14e_moments.ipynb #277411dd
 @dataclass
@@ -81,54 +81,83 @@ def join_moments(
     lengths: Mapping[tuple[str, str], float] | None = None,  # Source, video → seconds
 ) -> list[Draft]:  # Best first, equals by start and id; units without times are out
     "Join the times of ranked units into moments, none of which outlasts its video."
-    times = [
-        (-hit.score, start, end, hit.id, hit)
-        for hit in ranked
-        if hit.id in units
-        for start, end in _within(units[hit.id], lengths or {})
-    ]
     drafts: dict[tuple[str, str], list[Draft]] = {}
-    for _, start, end, unit_id, hit in sorted(times, key=lambda one: one[:4]):
-        unit = units[unit_id]
-        video = drafts.setdefault((unit.source, unit.video_id), [])
-        for draft in video:
-            if _fits(draft, start, end, settings):
-                break
-        else:
-            draft = Draft(unit.source, unit.video_id, start, end)
+    given = _given(ranked)
+    for _, start, end, unit_id, place, package in _times(ranked, units, lengths or {}):
+        video = drafts.setdefault(package, [])
+        draft = _fitting(video, start, end, settings)
+        if draft is None:
+            draft = Draft(*package, start, end)
             video.append(draft)
-        _add(draft, start, end, hit)
+        if start < draft.start_s:
+            draft.start_s = start
+        if end > draft.end_s:
+            draft.end_s = end
+        if unit_id in draft.unit_ids:
+            continue
+        draft.unit_ids.append(unit_id)
+        for name, rank in given[place]:
+            if name not in draft.ranks or rank < draft.ranks[name][0]:
+                draft.ranks[name] = (rank, unit_id)
     found = [draft for video in drafts.values() for draft in video]
     for draft in found:
-        draft.score = round(
-            sum(
-                weights[name] / (k + rank)
-                for name, (rank, _) in sorted(draft.ranks.items())
-            ),
-            12,
-        )
+        earned = [weights[n] / (k + r) for n, (r, _) in sorted(draft.ranks.items())]
+        draft.score = round(sum(earned), 12)
     return sorted(found, key=lambda d: (-d.score, d.start_s, d.moment_id))
 
 # %% ../nbs/14e_moments.ipynb #1f84d034
-def _fits(draft: Draft, start_s: float, end_s: float, settings: Retrieval) -> bool:
-    "Tell whether an interval is near a moment and leaves it short enough."
-    gap = max(start_s - draft.end_s, draft.start_s - end_s)
-    if gap > settings.gap_s:
-        return False
-    start, end = min(draft.start_s, start_s), max(draft.end_s, end_s)
-    return end - start <= settings.moment_s
+_Time = tuple[float, float, float, str, int, tuple[str, str]]
 
 
-def _add(draft: Draft, start_s: float, end_s: float, hit: Fused) -> None:
-    "Let a moment grow by one interval of a unit."
-    draft.start_s = min(draft.start_s, start_s)
-    draft.end_s = max(draft.end_s, end_s)
-    if hit.id in draft.unit_ids:
-        return
-    draft.unit_ids.append(hit.id)
-    for name, (rank, _) in hit.contributions.items():
-        if name not in draft.ranks or rank < draft.ranks[name][0]:
-            draft.ranks[name] = (rank, hit.id)
+def _times(
+    ranked: Sequence[Fused],
+    units: Mapping[str, Unit],
+    lengths: Mapping[tuple[str, str], float],
+) -> list[_Time]:
+    "List −score, start, end, unit, place and package of every interval, in order."
+    if isinstance(ranked, Fusion):
+        ids, scores = ranked.ids, ranked.scores
+    else:
+        ids, scores = [hit.id for hit in ranked], [hit.score for hit in ranked]
+    found: list[_Time] = []
+    for place, (unit_id, score) in enumerate(zip(ids, scores, strict=True)):
+        unit = units.get(unit_id)
+        if unit is None:
+            continue
+        package = unit.source, unit.video_id
+        length = lengths.get(package, math.inf)
+        for start, end in _bounds(unit):
+            if start < length < end:
+                end = length
+            found.append((-score, start, end, unit_id, place, package))
+    return sorted(found)
+
+
+def _given(ranked: Sequence[Fused]) -> list[list[tuple[str, int]]]:
+    "Give the lists that found each unit, with its rank there."
+    if not isinstance(ranked, Fusion):
+        return [[(n, rank) for n, (rank, _) in u.contributions.items()] for u in ranked]
+    given: list[list[tuple[str, int]]] = [[] for _ in ranked.ids]
+    for name, places in ranked.ranks.items():
+        for place, rank in enumerate(places):
+            if rank:
+                given[place].append((name, rank))
+    return given
+
+
+def _fitting(
+    video: Sequence[Draft], start_s: float, end_s: float, settings: Retrieval
+) -> Draft | None:
+    "Find the best moment that is near an interval and stays short enough with it."
+    for draft in video:
+        first, last = draft.start_s, draft.end_s
+        if start_s - last > settings.gap_s or first - end_s > settings.gap_s:
+            continue
+        first = start_s if start_s < first else first
+        last = end_s if end_s > last else last
+        if last - first <= settings.moment_s:
+            return draft
+    return None
 
 # %% ../nbs/14e_moments.ipynb #380795d4
 def pair_moments(

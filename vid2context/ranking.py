@@ -6,7 +6,7 @@
 __all__ = ['PARTIAL', 'FIELD_FLOORS', 'Ranking', 'check_floors', 'apply_floors']
 
 # %% ../nbs/14f_ranking.ipynb #7dfd061f
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,7 @@ class Ranking:
     depth: str  # `focused`, `balanced` or `deep`
     filters: Filters  # Units that could answer
     abstain: bool  # Whether no results were allowed as the answer
-    units: tuple[Fused, ...]  # Best first, equals by id; empty after abstention
+    units: Sequence[Fused]  # Best first, equals by id; empty after abstention
     lists: dict[str, Hits]  # List → units with raw scores, best first
     weights: dict[str, float]  # List → weight in force
     weights_mode: str  # `adaptive` or `fixed`

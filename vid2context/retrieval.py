@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from .catalog import Catalog
 from .core import UsageError
 from .explanation import Explanation, explain_moment, explain_unit
-from .fusion import fuse
+from .fusion import Fusion, fuse
 from .hits import Moment, SearchResult, describe_moments
 from .indexes import Indexes
 from .kinds import ImageTextEncoder, TextEmbedder
@@ -105,7 +105,7 @@ class Retriever:
             depth=depth,
             filters=scope.filters,
             abstain=abstain,
-            units=() if relevance.verdict == "abstain" else tuple(units),
+            units=() if relevance.verdict == "abstain" else units,
             lists=lists,
             weights=used,
             weights_mode=self.settings.weights,
@@ -227,7 +227,9 @@ class Retriever:
 
     def _moments(self, ranking: Ranking) -> tuple[list[Draft], dict[str, Unit]]:
         "Join a ranking into moments."
-        units = self.engine.units(unit.id for unit in ranking.units)
+        fused = ranking.units
+        ids = fused.ids if isinstance(fused, Fusion) else [unit.id for unit in fused]
+        units = self.engine.units(ids)
         drafts = join_moments(
             ranking.units,
             units,

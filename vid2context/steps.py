@@ -79,10 +79,12 @@ class Engine:
         wanted, generation = list(dict.fromkeys(ids)), self.catalog.generation
         kept = self._units[1] if self._units[0] == generation else {}
         missing = [i for i in wanted if i not in kept]
-        read = self.catalog.units(missing) if missing else {}
-        known = kept if len(kept) + len(read) <= MAX_UNITS else {}
-        self._units = generation, {**known, **read} if read else kept
-        return {i: u for i in wanted if (u := read.get(i) or kept.get(i))}
+        if missing:
+            read = self.catalog.units(missing)
+            known = kept if len(kept) + len(read) <= MAX_UNITS else {}
+            self._units = generation, {**known, **read}
+            kept = {**kept, **read}
+        return {i: kept[i] for i in wanted if i in kept}
 
     def background(
         self,

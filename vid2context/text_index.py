@@ -13,7 +13,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +143,20 @@ def _clauses(term: str, fields: Sequence[str], languages: Sequence[str]) -> list
     return clauses
 
 
+@lru_cache(maxsize=64)
+def _all_clauses(
+    terms: tuple[str, ...], fields: tuple[str, ...], languages: tuple[str, ...]
+) -> Query:
+    "Ask for any of the terms; three families and their words ask the same."
+    return _any([c for term in terms for c in _clauses(term, fields, languages)])
+
+
+@lru_cache(maxsize=1024)
+def _one_term(term: str, languages: tuple[str, ...]) -> Query:
+    "Ask for one term in any field."
+    return _any(_clauses(term, tuple(BOOSTS), languages))
+
+
 _SCHEMA = _schema()
 
 # %% ../nbs/11_text_index.ipynb #2ecd58f7
@@ -200,8 +214,8 @@ class TextIndex:
             return []
         within = None if keep is not None else (family, filters)
         languages = self._languages(scope, within) if fields is None else []
-        named = tuple(BOOSTS) if fields is None else fields
-        wanted = _any([c for t in terms for c in _clauses(t, named, languages)])
+        named = tuple(BOOSTS) if fields is None else tuple(fields)
+        wanted = _all_clauses(tuple(terms), named, tuple(languages))
         hits = self._hits(_within(wanted, scope), limit)
         rows: list[Any] = self._searcher.fast_field_values(
             "row", [place for _, place in hits]
@@ -242,9 +256,7 @@ class TextIndex:
         if not weights:
             return 0.0
         parts = [
-            Query.const_score_query(
-                _any(_clauses(term, tuple(BOOSTS), languages)), weight
-            )
+            Query.const_score_query(_one_term(term, tuple(languages)), weight)
             for term, weight in weights.items()
         ]
         hits = self._searcher.search(_within(_any(parts), scope), limit=1).hits
@@ -264,7 +276,7 @@ class TextIndex:
         return [
             term
             for term in query_terms(query)
-            if self._count([_any(_clauses(term, tuple(BOOSTS), languages)), *scope])
+            if self._count([_one_term(term, tuple(languages)), *scope])
         ]
 
     def _scope(
@@ -317,7 +329,7 @@ class TextIndex:
         if not size:
             return {}
         counts = {
-            term: self._count([_any(_clauses(term, tuple(BOOSTS), languages)), *scope])
+            term: self._count([_one_term(term, tuple(languages)), *scope])
             for term in terms
         }
         return {term: math.log((size + 1) / (n + 0.5)) for term, n in counts.items()}

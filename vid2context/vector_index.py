@@ -9,6 +9,9 @@ __all__ = ['SCAN_ROWS', 'FEW_ROWS', 'build_vector_index', 'VectorIndex']
 import os
 from collections import Counter
 from collections.abc import Sequence
+from functools import cached_property
+from itertools import islice
+from operator import gt
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -285,7 +288,14 @@ class VectorIndex:
         if len(found) > limit:
             last = np.partition(scores, len(scores) - limit)[len(scores) - limit]
             found, scores = found[scores >= last], scores[scores >= last]
-        order = sorted(
-            range(len(found)), key=lambda i: (-scores[i], self.ids[found[i]])
-        )[:limit]
+        order = np.lexsort((self._order[found], -scores))[:limit]
         return found[order], scores[order]
+
+    @cached_property
+    def _order(self) -> np.ndarray:
+        "Give each row its place among all ids; a library's rows come in that order."
+        order = np.arange(len(self.ids))
+        if any(map(gt, self.ids, islice(self.ids, 1, None))):
+            by_id = sorted(range(len(self.ids)), key=self.ids.__getitem__)
+            order[by_id] = order.copy()
+        return order
