@@ -183,7 +183,8 @@ def _small(context: VideoContext, room: int, count: Count) -> Iterator[Piece]:
         for at_s, text in piece.line.parts:
             head = f"[{stamp(at_s)}] "
             for some in _halves(head, text, room, count):
-                yield Piece(at_s, head + some)
+                part = Line(at_s, at_s, ((at_s, some),))
+                yield Piece(at_s, head + some, line=part)
 
 
 def _halves(head: str, text: str, room: int, count: Count) -> Iterator[str]:

@@ -64,11 +64,11 @@ class BadAnswer(Vid2ContextError):
         self,
         message: str,  # One sentence
         *,
-        raw: str = "",  # The answer; untrusted, the first 2,000 characters are kept
+        raw: str = "",  # The answer; untrusted
         errors: Sequence[tuple[str, str]] = (),  # JSON Pointer and message each
     ) -> None:
         super().__init__("bad-answer", message)
-        self.raw = raw[:2000]
+        self.whole, self.raw = raw, raw[:2000]
         self.errors = tuple(errors) or (("", message),)
 
 # %% ../nbs/18a_outcomes.ipynb #0690bb5f
