@@ -31,7 +31,7 @@ from vid2context.things import (
     paint_valley,
 )
 
-# %% ../nbs/30p_captioned_scenes.ipynb #269cd1e7
+# %% ../nbs/30p_captioned_scenes.ipynb #ed0a31ce
 THINGS = tuple(
     (colour, kind)
     for colour in ("red", "green", "blue", "yellow")
@@ -49,7 +49,7 @@ def paint_thing(
     shade = int(rng.integers(90, 200))
     canvas = Canvas((shade, shade, shade))
     x, y = float(rng.uniform(150, 490)), float(rng.uniform(115, 245))
-    size = float(rng.uniform(60, 105))
+    size = float(rng.uniform(80, 115))
     if kind == "map":
         _paint_map(canvas, (x, y), size, colour)
     else:
