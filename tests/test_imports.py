@@ -21,6 +21,7 @@ HOMES = {
     "metrics": "ir_measures",
     "widgets": "ipywidgets",
     "shell": "typer",
+    "loopback": "uvicorn",
     "web": "fastapi",
     "mcp_server": "mcp",
 }

@@ -56,7 +56,7 @@ def read_cursor(
         raise UsageError("bad-request", message, field="cursor")
     return place
 
-# %% ../nbs/00i_paging.ipynb #f682a70f
+# %% ../nbs/00i_paging.ipynb #3bd8a3cf
 @dataclass(frozen=True)
 class Page:
     "Hold the lines of one answer that fit."
@@ -84,15 +84,15 @@ def cut_page(
     asked: Sequence[Any],  # JSON values: what was asked, without the cursor
     cursor: str | None = None,  # Untrusted; None begins
     max_chars: int,  # Most characters of a page, >= 1
+    max_lines: int | None = None,  # Most lines of a page, >= 1; None: any number
 ) -> Page:  # Raises UsageError `bad-request` for a foreign cursor
     "Give the next page of an answer."
     whole = [part for line in lines for part in _parts(line, max_chars)]
     key = answer_key(*asked, lines=whole)
     start = 0 if cursor is None else read_cursor(cursor, key=key, total=len(whole))
+    most = len(whole) if max_lines is None else min(len(whole), start + max_lines)
     end, used = start, -1
-    while end < len(whole) and (
-        end == start or used + 1 + len(whole[end]) <= max_chars
-    ):
+    while end < most and (end == start or used + 1 + len(whole[end]) <= max_chars):
         used += 1 + len(whole[end])
         end += 1
     more = write_cursor(key, end) if end < len(whole) else None
