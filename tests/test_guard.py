@@ -186,6 +186,13 @@ def test_a_child_that_dies_is_an_error_and_no_more(how, clip):
             list(reader.frames())
 
 
+def test_a_child_that_cannot_start_blames_no_file(clip):
+    with pytest.raises(Vid2ContextError) as caught:
+        open_media(clip, settings=Media(memory_bytes=2**26))
+    assert caught.value.code == "media.no_decoder"
+    assert "not at fault" in caught.value.message
+
+
 def test_a_child_that_hangs_is_ended(clip):
     with open_media(clip, settings=Media(stall_s=1)) as reader:
         os.kill(reader._jail.process.pid, signal.SIGSTOP)

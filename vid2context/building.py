@@ -7,7 +7,7 @@ __all__ = ['PackWish', 'Perception', 'build_package', 'worth_reading']
 
 # %% ../nbs/20_building.ipynb #472cc5ea
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +23,7 @@ from vid2context.core import (
     write_atomic,
 )
 from .extraction import FrameSet, extract_frames
-from .guard import open_media, read_audio
+from .guard import audio_pieces, open_media
 from .options import Settings
 from .package import write_package
 from .providers import resolve
@@ -219,11 +219,12 @@ def _hear(
 ) -> Transcript:
     settings = perception.settings
 
-    def audio() -> Any:
+    def audio() -> Iterator[Any]:
         if source.audio:
-            return read_audio(source.audio, settings=settings.media)
+            yield from audio_pieces(source.audio, settings=settings.media)
+            return
         with open_media(video, settings=settings.media) as reader:
-            return reader.audio()
+            yield from reader.sound()
 
     tracks = frames.info.tracks
     has_sound = bool(source.audio) or any(t.kind == "audio" for t in tracks)

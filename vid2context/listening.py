@@ -6,9 +6,14 @@
 __all__ = ['quiet_cuts', 'listen']
 
 # %% ../nbs/03w_listening.ipynb #c54a478b
+import contextlib
+import hashlib
 import itertools
+import tempfile
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from tqdm.auto import tqdm
@@ -29,6 +34,7 @@ from .tracks import language_tag
 # %% ../nbs/03w_listening.ipynb #6f69aaae
 _RATE = 16_000
 _FRAME = 320  # 20 ms
+_BLOCK = 2**15 * _FRAME  # Read at once where only levels are wanted
 _QUIET_FRAMES = 25  # 0.5 s
 _QUIET_SHARE = 0.05  # Of the loud parts' level, -26 dB
 
@@ -39,11 +45,23 @@ def quiet_cuts(
     piece_s: float,  # Wanted length of a piece, seconds
 ) -> list[int]:  # Sample positions, ascending, one near each multiple of piece_s
     "Find where a recording can be cut without cutting a word."
-    frames = audio[: len(audio) // _FRAME * _FRAME].reshape(-1, _FRAME)
-    targets = np.arange(piece_s, len(audio) / _RATE, piece_s) * _RATE
-    if not len(targets) or not len(frames):
+    return _cuts(_levels([audio]), len(audio), piece_s)
+
+
+def _levels(blocks: Iterable[np.ndarray]) -> np.ndarray:
+    "Measure each 20 ms; every block but the last holds a whole number of them."
+    found = [np.zeros(0)]
+    for block in blocks:
+        frames = block[: len(block) // _FRAME * _FRAME].reshape(-1, _FRAME)
+        power = np.einsum("ij,ij->i", frames, frames, dtype=np.float64)
+        found.append(np.sqrt(power / _FRAME))
+    return np.concatenate(found)
+
+
+def _cuts(level: np.ndarray, samples: int, piece_s: float) -> list[int]:
+    targets = np.arange(piece_s, samples / _RATE, piece_s) * _RATE
+    if not len(targets) or not len(level):
         return []
-    level = np.sqrt(np.einsum("ij,ij->i", frames, frames, dtype=np.float64) / _FRAME)
     quiet = level <= _QUIET_SHARE * np.quantile(level, 0.95)
     edges = np.flatnonzero(np.diff(np.concatenate([[0], quiet, [0]]).astype(np.int8)))
     starts, ends = edges[::2], edges[1::2]
@@ -56,10 +74,43 @@ def quiet_cuts(
         cuts.append(int(best))
     return sorted(set(cuts))
 
+# %% ../nbs/03w_listening.ipynb #237281cf
+class _Tape:
+    "Keep a recording in a file without a name, and read stretches of it."
+
+    def __init__(self, file: IO[bytes], audio: Iterable[np.ndarray]) -> None:
+        self.file, self.samples = file, 0
+        digest = hashlib.sha256()
+        for piece in audio:
+            data = np.ascontiguousarray(piece, np.float32).tobytes()
+            digest.update(data)
+            file.write(data)
+            self.samples += len(piece)
+        file.flush()
+        self.sha256 = digest.hexdigest()
+
+    def read(self, start: int, end: int) -> np.ndarray:
+        self.file.seek(4 * start)
+        return np.frombuffer(self.file.read(4 * (end - start)), np.float32)
+
+    def blocks(self) -> Iterator[np.ndarray]:
+        for start in range(0, self.samples, _BLOCK):
+            yield self.read(start, min(start + _BLOCK, self.samples))
+
+
+@contextlib.contextmanager
+def _taped(
+    audio: np.ndarray | Iterable[np.ndarray], folder: Path | None
+) -> Iterator[_Tape]:
+    if folder:
+        folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder) as file:
+        yield _Tape(file, [audio] if isinstance(audio, np.ndarray) else audio)
+
 # %% ../nbs/03w_listening.ipynb #8f682cdc
 def listen(
     recognizer: Recognizer,  # Whoever turns sound into segments
-    audio: np.ndarray,  # (n,) float32, 16 kHz mono; may be empty
+    audio: np.ndarray | Iterable[np.ndarray],  # (n,) float32, 16 kHz mono, or pieces
     *,
     duration_s: float,  # Of the video, seconds; no time lies past it
     piece_s: float,  # Wanted length of a piece, seconds
@@ -74,17 +125,17 @@ def listen(
         "weights_sha256": about.weights_sha256,
         "options_sha256": sha256_bytes(about.preprocess.encode()),
     }
-    sound = np.ascontiguousarray(audio, np.float32)
-    origin = origin_of("asr", file_sha256=sha256_bytes(sound.tobytes()), engine=engine)
-    edges = [0, *quiet_cuts(sound, piece_s=piece_s), len(sound)]
-    language = language_tag(spoken)
     heard: list[Segment] = []
-    pieces = list(itertools.pairwise(edges)) if len(sound) else []
-    for start, end in tqdm(pieces, desc="listening", unit="piece", disable=None):
-        found = _piece(recognizer, sound[start:end], language, checkpoints)
-        heard += [_shifted(s, start / _RATE, duration_s) for s in found]
-        sure = (s.lang for s in found if s.lang not in (None, "und"))
-        language = language or next(sure, None)
+    language = language_tag(spoken)
+    with _taped(audio, checkpoints) as tape:
+        origin = origin_of("asr", file_sha256=tape.sha256, engine=engine)
+        cuts = _cuts(_levels(tape.blocks()), tape.samples, piece_s)
+        pieces = [*itertools.pairwise([0, *cuts, tape.samples])] if tape.samples else []
+        for start, end in tqdm(pieces, desc="listening", unit="piece", disable=None):
+            found = _piece(recognizer, tape.read(start, end), language, checkpoints)
+            heard += [_shifted(s, start / _RATE, duration_s) for s in found]
+            sure = (s.lang for s in found if s.lang not in (None, "und"))
+            language = language or next(sure, None)
     segments = tuple(replace(s, origin=origin) for s in tidy(heard))
     language = language or ("und" if segments else None)
     doubtful = sum("unreliable" in s.flags for s in segments)

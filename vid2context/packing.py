@@ -184,10 +184,11 @@ class Packer:
 
     def _pack(self, ref: str, wish: PackWish) -> PackItem:
         known = self._known(ref, wish)
-        if isinstance(known, PackItem):
-            return known
         key = sha256_bytes(ref.encode("utf-8", "surrogateescape"))[:16]
         stage = self.collection / ".staging" / f"get-{key}"
+        if isinstance(known, PackItem):
+            _clear(stage)
+            return known
         stage.parent.mkdir(parents=True, exist_ok=True)
         with _alone(stage), _settled(stage):
             source, report = build_package(
@@ -281,6 +282,13 @@ def _held(handle: int) -> bool:
     except BlockingIOError:
         return False
     return os.fstat(handle).st_nlink > 0
+
+
+def _clear(stage: Path) -> None:
+    "Remove what a killed run left of a video that needs no work any more."
+    if stage.exists():
+        with contextlib.suppress(Vid2ContextError), _alone(stage):
+            shutil.rmtree(stage, ignore_errors=True)
 
 
 @contextlib.contextmanager
