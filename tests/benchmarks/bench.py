@@ -52,23 +52,37 @@ def program(
     return shutil.which(name)
 
 
+class Taken(dict[str, list[float]]):
+    "Hold the seconds of each run, and beside them those of the processors."
+
+    cpu: dict[str, list[float]]
+
+
+def processor_s() -> float:
+    "Read the processor time of this process and of its children that ended."
+    spent = os.times()
+    return spent.user + spent.system + spent.children_user + spent.children_system
+
+
 def race(
     runners: Mapping[str, Callable[[], object] | None],  # None: not installed
     *,
     rounds: int,  # Each runs so often, in turn
     warm: bool = True,  # One round before, not counted
-) -> dict[str, list[float]]:  # Seconds of each run; empty where nothing ran
+) -> Taken:  # Empty lists where nothing ran
     "Let the alternatives take turns: A B C, A B C, …"
-    taken: dict[str, list[float]] = {name: [] for name in runners}
+    taken = Taken((name, []) for name in runners)
+    taken.cpu = {name: [] for name in runners}
     for i in range(rounds + warm):
         for name, run in runners.items():
             if run is None:
                 continue
             gc.collect()
-            began = time.perf_counter()
+            began, spent = time.perf_counter(), processor_s()
             run()
             if i or not warm:
                 taken[name].append(time.perf_counter() - began)
+                taken.cpu[name].append(processor_s() - spent)
     return taken
 
 
@@ -84,18 +98,21 @@ def show(
     notes, reach = notes or {}, reach or {}
     ours = statistics.median(next(iter(taken.values()))) / per
     print(f"\n## {title}\n")
-    print("| method | median ms | range ms | ÷ ours | aim | |")
-    print("| --- | ---: | ---: | ---: | ---: | --- |")
+    cpu = getattr(taken, "cpu", {})
+    print("| method | median ms | range ms | CPU ms | ÷ ours | aim | |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | --- |")
     for name, runs in taken.items():
         note = notes.get(name, "")
         if not runs:
-            print(f"| {name} | – | – | – | | {note or 'not measured: not installed'} |")
+            print(f"| {name} | – | – | – | – | | {note or 'not installed'} |")
             continue
         values = [1000 * run / per for run in runs]
         middle = statistics.median(values)
         aim = f"{reach[name]:g}" if name in reach else ""
         span = f"{min(values):.3g}–{max(values):.3g}"
         ratio = middle / 1000 / ours
-        print(f"| {name} | {middle:.3g} | {span} | {ratio:.2f} | {aim} | {note} |")
+        spent = f"{1000 * statistics.median(cpu[name]) / per:.3g}" if cpu else "–"
+        row = (name, f"{middle:.3g}", span, spent, f"{ratio:.2f}", aim, note)
+        print(f"| {' | '.join(row)} |")
     rounds = max(map(len, taken.values()))
     print(f"\n{rounds} rounds, taking turns. {machine()}")
