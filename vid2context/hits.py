@@ -15,11 +15,12 @@ from .catalog import Catalog
 from .core import timestamp_label
 from .indexes import SearchWarning
 from .lists import family_of
+from .moment_links import moment_link
 from .moments import Draft
 from .ranking import Ranking
 from .records import FrameRow, PackageRow, Unit, from_row
 from .relevance import Relevance
-from .text import Table, one_line, timestamp_url
+from .text import Table, one_line
 from .text_index import TextIndex
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ def describe_moments(
                 frame=(frame.file or None) if frame else None,
                 frame_at_s=frame.shown_s if frame else None,
                 thumb=frame.thumb if frame else None,
-                link=timestamp_url(package.canonical_url, draft.start_s),
+                link=moment_link(package, draft.start_s),
                 unit_ids=tuple(draft.unit_ids),
             )
         )

@@ -6,6 +6,7 @@
 __all__ = ['LIST_DEPTHS', 'SEARCH_DEPTH', 'Retriever']
 
 # %% ../nbs/15_retrieval.ipynb #7c4a1ad6
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -26,6 +27,7 @@ from .ranking import Ranking, check_floors
 from .records import Filters, Unit
 from .steps import Engine, Run
 from .text_index import query_terms
+from .visual_hits import distinct_moments
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -151,8 +153,9 @@ class Retriever:
             "weights": weights,
         }
         ranking = self.query(query, like=like, image=image, minus=minus, **common)
-        drafts, units = self._moments(ranking)
         if then is None:
+            drafts, units = self._moments(ranking)
+            drafts = distinct_moments(drafts)
             shown = self._describe(drafts[:limit], ranking, units)
             return SearchResult(
                 moments=shown,
@@ -163,7 +166,8 @@ class Retriever:
                 found=len(drafts),
             )
         second = self.query(then, **common)
-        following, more = self._moments(second)
+        drafts, units = self._moments(ranking, within_s / 2)
+        following, more = self._moments(second, within_s / 2)
         pairs = pair_moments(drafts, following, within_s=within_s)
         told = {**dict.fromkeys(ranking.warnings), **dict.fromkeys(second.warnings)}
         weaker = min(ranking, second, key=lambda r: r.relevance.confidence)
@@ -225,8 +229,11 @@ class Retriever:
         rows = self.catalog.packages()
         return {(r.source, r.video_id): r.duration_s for r in rows if r.duration_s}
 
-    def _moments(self, ranking: Ranking) -> tuple[list[Draft], dict[str, Unit]]:
+    def _moments(
+        self, ranking: Ranking, longest_s: float = math.inf
+    ) -> tuple[list[Draft], dict[str, Unit]]:
         "Join a ranking into moments."
+        longest_s = min(self.settings.moment_s, longest_s)
         fused = ranking.units
         ids = fused.ids if isinstance(fused, Fusion) else [unit.id for unit in fused]
         units = self.engine.units(ids)
@@ -235,7 +242,7 @@ class Retriever:
             units,
             weights=ranking.weights,
             k=ranking.k,
-            settings=self.settings,
+            settings=replace(self.settings, moment_s=longest_s),
             lengths=self._lengths,
         )
         return drafts, units
