@@ -36,6 +36,7 @@ class EvidenceRequests:
         settings_file: Path | None = None,  # Named by the user, so it is trusted
         overrides: Mapping[str, Any] | None = None,  # `{"retrieval.top_k": 5}`
     ) -> None:
+        self.settings_file, self.overrides = settings_file, dict(overrides or {})
         self.settings = load_settings(settings_file, overrides=overrides)
         self.notices = self.settings.notices
 
