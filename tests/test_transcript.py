@@ -650,6 +650,7 @@ class TestRealFiles:
         assert read >= 135, refused
         assert set(refused.values()) <= {
             "transcript.empty",
+            "transcript.format_refused",
             "transcript.no_cues",
             "transcript.too_broken",
             "transcript.unknown_format",

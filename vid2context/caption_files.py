@@ -53,6 +53,32 @@ def _format(text: str, name: str) -> str:
     return "sbv" if looks_like_sbv(text) else "unknown"
 
 
+_FOREIGN: dict[str, tuple[str, str]] = {
+    r"Scenarist_SCC": ("SCC", "it holds control codes of a decoder, not text"),
+    r"(?i)<sami\b": ("SAMI", "its languages and times are loose HTML"),
+    r"\[\d+:\d\d(?:[.:]\d+)?\]": ("LRC", "its lines have no end"),
+    r"\{\d+\}\{\d+\}": ("MicroDVD", "its times count frames of an unknown rate"),
+    r"\[\d+\]\[\d+\]": ("MPL2", "its times are rough, in tenths of a second"),
+    r"\d{3}STL\d\d\.01": ("EBU STL", "it is a binary file of a broadcaster"),
+    r"(?://.*\n|\$.*\n|\s)*\d\d:\d\d:\d\d[:;]\d\d\s*,": (
+        "Spruce STL",
+        "its times count frames of an unknown rate",
+    ),
+}
+
+
+def _refuse_foreign(data: bytes, text: str) -> None:
+    "Name a caption format that is known and not read."
+    heads = text.lstrip()[:2000], data[:16].decode("latin-1")
+    for pattern, (name, why) in _FOREIGN.items():
+        if any(re.match(pattern, head) for head in heads):
+            raise Vid2ContextError(
+                "transcript.format_refused",
+                f"The caption file is {name}, which is not read: {why}. Convert it "
+                "to VTT, SRT, SBV, json3, srv3, TTML or ASS.",
+            )
+
+
 def _language_in(name: str) -> str | None:
     "Read the language out of a name such as `talk.tr.srt`."
     parts = name.rpartition("/")[2].split(".")
@@ -76,6 +102,7 @@ def parse_captions(
         raise Vid2ContextError(
             "transcript.empty", "The caption file is empty. Give another track."
         )
+    _refuse_foreign(data, text)
     form = _format(text, name)
     if form in _COUNTED:
         refuse_large(len(_COUNTED[form].findall(text)), limits.max_cues, "cues")

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['VIDEO_ENDINGS', 'CAPTION_ENDINGS', 'MAX_CAPTION_BYTES', 'open_plain', 'Glance', 'glance', 'Kept', 'keep_file',
-           'video_files', 'sidecars', 'keep_captions', 'embedded_vtt', 'embedded_captions']
+           'video_files', 'sidecars', 'left_out', 'keep_captions', 'embedded_vtt', 'embedded_captions']
 
 # %% ../nbs/03d_local_files.ipynb #d9ddb005
 import hashlib
@@ -19,6 +19,7 @@ from typing import BinaryIO
 
 from .core import UsageError, Vid2ContextError
 from .reader import Reader
+from .text import one_line
 from .tracks import CaptionFile, language_tag
 
 # %% ../nbs/03d_local_files.ipynb #26249ac8
@@ -152,6 +153,7 @@ CAPTION_ENDINGS: dict[str, str] = {
     "ttml": "ttml",
     "dfxp": "ttml",
 }
+MAX_CAPTION_BYTES: int = 32 * 2**20  # Larger files are no captions
 
 
 def sidecars(
@@ -173,10 +175,32 @@ def sidecars(
         found, key=lambda c: (c.language is None, c.language or "", c.path.name)
     )
 
+# %% ../nbs/03d_local_files.ipynb #d2985a6d
+_SOUNDS = "mp3 ogg oga opus wav flac m4a aac wma mka"
+_UNREAD = "lrc smi sami stl scc sub idx sup usf mpl"
+
+
+def left_out(
+    video: Path,  # The video; its folder is searched, not deeper
+) -> list[str]:  # One sentence a file, by name
+    "Say which files beside a video look like part of it and are not taken."
+    told = []
+    for path in sorted(video.parent.iterdir()):
+        ending, rest = path.suffix.lower().lstrip("."), path.name[len(video.stem) :]
+        if not path.name.startswith(video.stem) or not rest.startswith("."):
+            continue
+        why = ""
+        if ending in _SOUNDS.split():
+            why = "only the sound inside the video is heard; put it in there first"
+        elif ending in _UNREAD.split():
+            why = f"{ending.upper()} is not read; convert it to VTT or SRT"
+        elif ending in CAPTION_ENDINGS and path.stat().st_size > MAX_CAPTION_BYTES:
+            why = f"captions have at most {MAX_CAPTION_BYTES:,} bytes"
+        if why:
+            told.append(f"left out {one_line(path.name, 80)}: {why}")
+    return told
+
 # %% ../nbs/03d_local_files.ipynb #1b7bfd6e
-MAX_CAPTION_BYTES: int = 32 * 2**20  # Larger files are no captions
-
-
 def keep_captions(
     video: Path,  # The video whose sidecars are wanted
     folder: Path,  # Where the copies go

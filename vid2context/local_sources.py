@@ -20,6 +20,7 @@ from vid2context.local_files import (
     glance,
     keep_captions,
     keep_file,
+    left_out,
     open_plain,
     sidecars,
 )
@@ -82,7 +83,7 @@ def acquire_local(
             "audio": None,
             "platform_language": None,
             "spoken": asdict(tongue),
-            "warnings": [*lost, *issues, *info.issues],
+            "warnings": [*lost, *issues, *info.issues, *left_out(path)],
         }
         write_receipt(stage, metadata, captions=ranked, facts=receipt)
     return read_source(dest, video=None if target else path)
