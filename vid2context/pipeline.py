@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from .answering import Answering
 from .asking import embed_query
 from .bundle import Bundle
 from .catalog import Catalog
@@ -33,7 +34,6 @@ from .ingest import Models
 from .integrity import check_answer, check_sources
 from .library_models import LibraryModels
 from .options import Settings
-from .package_contexts import find_contexts
 from .rebuild import rebuild
 from .records import Filters
 from .results import Checked, Retrieved, Verdicts, library_home
@@ -56,7 +56,7 @@ from .visual_search import search_visually
 _all_ = [IndexStats, VisualFrame, VisualIndexer, VisualSearchHit]
 
 # %% ../nbs/20d_pipeline.ipynb #d0b5feb8
-class Library:
+class Library(Answering):
     "Sync, search and retrieve from one folder; use it in a `with` block."
 
     def __init__(
@@ -322,9 +322,7 @@ class Library:
         accept: str | None = None,  # `strict` or `verdict`; None: settings
     ) -> Verdicts:  # In the order of the claims
         "Check quotes against what was said."
-        named = any(not Path(item).is_dir() for item in items)
-        found = find_contexts(items, catalog=self.catalog if named else None)
-        contexts = [*contexts, *found]
+        contexts = [*contexts, *self.contexts(items)]
         rule = accept or self.settings.citations.accept
         return Verdicts(
             tuple(
