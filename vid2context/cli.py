@@ -11,7 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from . import evidence_commands, handwork_commands  # noqa: F401  they register
+from vid2context import (  # noqa: F401  they register
+    evidence_commands,
+    handwork_commands,
+    visual_commands,
+)
 from .demo import run_demo
 from .requests import Receipt, read_floors
 from .service import Service
@@ -22,16 +26,26 @@ from .views import show
 @command("search", filters=True)
 def _search(
     service: Service,
-    query: Annotated[str, argument(None, "Words, in any language.")],
     filters: dict[str, Any],
+    query: Annotated[
+        str | None,
+        argument(None, "Words, in any language; none with --like or --image."),
+    ] = None,
     top_k: Annotated[int | None, option("Most moments to print [default: 10]")] = None,
     channel: Annotated[
         list[str] | None,
-        option("Only lexical, dense or visual; repeatable."),
+        option("Only lexical, dense, visual, clip, ocr, caption or transcript."),
     ] = None,
     min_score: Annotated[
         list[str] | None,
-        option("Least raw score; repeatable.", metavar="CHANNEL=X"),
+        option("Least raw score; a bare number means clip.", metavar="[CHANNEL=]X"),
+    ] = None,
+    like: Annotated[
+        str | None, option("Ask by this unit of the library.", metavar="UNIT")
+    ] = None,
+    image: Annotated[Path | None, option("Ask by this picture.")] = None,
+    minus: Annotated[
+        str | None, option("Turn away from these words.", metavar="QUERY")
     ] = None,
     then: Annotated[
         str | None, option("And this must follow.", metavar="QUERY")
@@ -53,6 +67,9 @@ def _search(
         top_k=top_k,
         channels=tuple(channel or ()),
         min_score=read_floors(min_score or ()),
+        like=like,
+        image=image,
+        minus=minus,
         then=then,
         within_s=within,
         abstain=not no_abstain,

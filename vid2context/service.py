@@ -24,9 +24,11 @@ from vid2context.requests import (
 )
 from .results import library_home
 from .sync import SyncReport
+from .visual_requests import VisualRequests
+from .visual_search import open_picture, visual_lists
 
 # %% ../nbs/41b_service.ipynb #b7c6075a
-class Service(EvidenceRequests, ReadingRequests):
+class Service(EvidenceRequests, ReadingRequests, VisualRequests):
     "Answer the requests of every face."
 
     def __init__(
@@ -139,12 +141,16 @@ class Service(EvidenceRequests, ReadingRequests):
 
     def search(
         self,
-        query: str | None,  # Words; None with `like`
+        query: str | None,  # Words; None with `like` or `image` or `image`
         *,
         filters: Mapping[str, Any] | None = None,  # As `read_filters`
         **options: Any,
     ) -> Receipt:  # Keys `query`, `moments`, `relevance`, `warnings`
         "Find the moments that answer a query; options as `Library.search`."
+        if (image := options.pop("image", None)) is not None:
+            options["image"] = open_picture(image)
+        if channels := options.get("channels"):
+            options["channels"] = visual_lists(channels)
         result = self.library.search(query, filters=read_filters(filters), **options)
         data = {"query": query, **result.to_json()}
         return Receipt(
