@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
+from .answer_requests import AnswerRequests
 from .core import UsageError
 from .evidence_requests import EvidenceRequests
 from .pipeline import Library
@@ -28,7 +29,7 @@ from .visual_requests import VisualRequests
 from .visual_search import open_picture, visual_lists
 
 # %% ../nbs/41b_service.ipynb #b7c6075a
-class Service(EvidenceRequests, ReadingRequests, VisualRequests):
+class Service(EvidenceRequests, ReadingRequests, VisualRequests, AnswerRequests):
     "Answer the requests of every face."
 
     def __init__(

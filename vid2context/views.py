@@ -335,7 +335,7 @@ def show(
     "Print a receipt as text for people."
     console = console or Console(highlight=False)
     for part in _VIEWS.get(receipt.command, _plain)(receipt.data):
-        console.print(part, soft_wrap=isinstance(part, str))
+        console.print(part, soft_wrap=isinstance(part, str), emoji=False)
 
 
 def show_failure(
