@@ -1,7 +1,9 @@
 """Speech recognition with a real model, from a local folder and nowhere else."""
 
+import json
 import os
 import pickle
+import re
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -55,6 +57,42 @@ def test_a_spoken_clip_gives_most_of_its_words(heard, clips):
     wanted, got = set(words(said)), set(words(s.text for s in heard.segments))
     assert heard.kind == "asr" and heard.language == "en"
     assert len(wanted & got) >= 0.6 * len(wanted)
+
+
+def spoken(text):
+    return re.findall(r"[a-z0-9']+", text.lower().replace("’", "'"))
+
+
+def word_errors(wanted, got):
+    "Count words that are wrong, missing or too many: edit distance."
+    row = list(range(len(got) + 1))
+    for i, word in enumerate(wanted, 1):
+        above, row[0] = row[0], i
+        for j, other in enumerate(got, 1):
+            swap = above + (word != other)
+            above, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, swap)
+    return row[-1]
+
+
+def test_word_errors_are_counted():
+    assert word_errors(["a", "b", "c", "d"], ["a", "x", "c", "d", "e"]) == 2
+    assert word_errors(["a"], []) == 1
+
+
+@pytest.mark.parametrize("name", ["review-ana", "review-ben"])
+def test_few_words_of_a_sample_are_misheard(name, clips, whisper):
+    truth = json.loads((clips / f"{name}.truth.json").read_text())
+    with Reader(clips / f"{name}.mp4", settings=Media()) as reader:
+        found = transcript_of(
+            [],
+            duration_s=truth["duration_s"],
+            settings=Options(),
+            audio=reader.sound,
+            recognizer=whisper,
+        )
+    wanted = spoken(" ".join(line["text"] for line in truth["lines"]))
+    got = spoken(" ".join(s.text for s in found.segments if s.kind == "speech"))
+    assert word_errors(wanted, got) <= 0.2 * len(wanted)
 
 
 def test_words_have_rising_times_and_confidence(heard):

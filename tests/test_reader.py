@@ -303,6 +303,24 @@ def test_a_header_that_lies_is_corrected(tmp_path):
     assert last.shown_s == info.last_s
 
 
+def test_what_has_no_index_or_is_a_page_is_one_clear_error(tmp_path):
+    whole = tmp_path / "whole.mp4"
+    write_clip(whole, map(numbered, range(60)), fps=10)
+    data = whole.read_bytes()
+    made = {
+        "no-index.mp4": data[: data.index(b"moov") - 4],
+        "page.mp4": b"<!DOCTYPE html><title>Not found</title>",
+        "empty.mp4": b"",
+    }
+    for name, body in made.items():
+        (tmp_path / name).write_bytes(body)
+        for settings in (PLAIN, GUARDED):
+            with pytest.raises(Vid2ContextError) as caught:
+                probe(tmp_path / name, settings=settings)
+            wanted = "media.empty" if name == "empty.mp4" else "media.not_media"
+            assert caught.value.code == wanted and name in caught.value.message
+
+
 def test_lost_pictures_are_counted_and_named(tmp_path):
     clip = tmp_path / "hurt.mkv"
     write_clip(clip, map(numbered, range(100)), fps=10, options={"g": "1"})

@@ -71,15 +71,42 @@ def test_hard_cuts_are_found_once_each(tmp_path):
     assert sorted(scan.scores)[-6] <= 0.05
 
 
-def test_the_whole_table_of_black_white_and_still(tmp_path):
-    still = [texture(1)] * 150
-    assert scenes_of(scan_of(tmp_path / "still.mp4", still)) == []
+def test_a_picture_that_never_changes_is_one_scene(tmp_path):
+    scan = scan_of(tmp_path / "still.mp4", [texture(1)] * 150)
+    assert scenes_of(scan) == []
+    targets = adaptive_targets(scan, scenes=[], max_gap_s=20.0)
+    assert [t.reasons for t in targets] == [("start",), ("end",)]
+
+
+def test_a_flash_and_a_dropout_are_no_cut_and_no_picture(tmp_path):
     flash = [texture(1) if i < 75 else texture(2) for i in range(150)]
     flash[36] = flash[37] = np.full((90, 160, 3), 255, np.uint8)
     flash[60] = np.zeros((90, 160, 3), np.uint8)
     for shift in (0, 1):
-        shown = scan_of(tmp_path / f"flash{shift}.mp4", flash[shift:])
-        assert [round(t, 1) for t in scenes_of(shown)] == [3.0]
+        clip = tmp_path / f"flash{shift}.mp4"
+        scan = scan_of(clip, flash[shift:])
+        assert [round(t, 1) for t in scenes_of(scan)] == [3.0]
+        scenes = find_scenes(scan, settings=OPTIONS)[0]
+        targets = adaptive_targets(scan, scenes=scenes, max_gap_s=20.0)
+        with Reader(clip, settings=PLAIN) as reader:
+            found = list(sample(reader, targets))
+        assert not any(s.look.black or s.look.flat for s in found)
+
+
+def test_cuts_of_slides_that_last_a_minute_have_their_true_times(tmp_path):
+    times = [0.0, 0.04, 33.0, 33.04, 81.5, 90.0]
+    pictures = [texture(seed) for seed in (1, 1, 5, 5, 9, 9)]
+    clip = tmp_path / "slides.mkv"
+    scan = scan_of(clip, pictures, times_s=times)
+    assert scenes_of(scan) == [33.0, 81.5]
+    scenes = find_scenes(scan, settings=OPTIONS)[0]
+    targets = adaptive_targets(scan, scenes=scenes, max_gap_s=20.0)
+    with Reader(clip, settings=PLAIN) as reader:
+        shown = [p.shown_s for p in reader.at([32.9, 80.0, 81.5])]
+        taken = [s.picture.shown_s for s in sample(reader, targets)]
+        assert reader.info.duration_s == pytest.approx(90.04, abs=0.05)
+    assert shown == pytest.approx([0.04, 33.04, 81.5], abs=0.0011)
+    assert {round(t, 2) for t in taken} <= set(times)
 
 
 def test_a_scan_that_skips_pictures_scores_as_one_that_decodes_all(tmp_path):

@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-PARTS = ("vectors", "words", "fusion", "frames", "scan")
+PARTS = ("vectors", "words", "fusion", "frames", "scan", "cuts")
 
 if __name__ == "__main__":
     wanted = sys.argv[1:] or PARTS
