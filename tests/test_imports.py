@@ -68,6 +68,8 @@ def test_core_stands_alone_and_faces_know_only_the_service():
         "evidence_commands",
         "handwork_commands",
         "cli",
+        "answer_commands",
+        "answer_views",
         "visual_commands",
         "visual_views",
     }

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from vid2context import (  # noqa: F401  they register
+    answer_commands,
     evidence_commands,
     handwork_commands,
     visual_commands,
