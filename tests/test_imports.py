@@ -70,6 +70,8 @@ def test_core_stands_alone_and_faces_know_only_the_service():
         "cli",
         "answer_commands",
         "answer_views",
+        "measurement_commands",
+        "measurement_views",
         "visual_commands",
         "visual_views",
     }

@@ -15,6 +15,7 @@ from vid2context import (  # noqa: F401  they register
     answer_commands,
     evidence_commands,
     handwork_commands,
+    measurement_commands,
     visual_commands,
 )
 from .demo import run_demo

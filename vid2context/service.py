@@ -15,6 +15,7 @@ from typing import Any, Self
 from .answer_requests import AnswerRequests
 from .core import UsageError
 from .evidence_requests import EvidenceRequests
+from .measurement_requests import MeasurementRequests
 from .pipeline import Library
 from .reading_requests import ReadingRequests
 from vid2context.requests import (
@@ -29,7 +30,13 @@ from .visual_requests import VisualRequests
 from .visual_search import open_picture, visual_lists
 
 # %% ../nbs/41b_service.ipynb #b7c6075a
-class Service(EvidenceRequests, ReadingRequests, VisualRequests, AnswerRequests):
+class Service(
+    EvidenceRequests,
+    ReadingRequests,
+    VisualRequests,
+    AnswerRequests,
+    MeasurementRequests,
+):
     "Answer the requests of every face."
 
     def __init__(
