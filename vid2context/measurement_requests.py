@@ -28,7 +28,7 @@ from .transcript_libraries import index_transcripts
 if TYPE_CHECKING:
     import pandas as pd
 
-# %% ../nbs/41a_measurement_requests.ipynb #879b2802
+# %% ../nbs/41a_measurement_requests.ipynb #1a6454c6
 RUNS = Path("data/runs")  # Where runs are kept unless a user says otherwise
 
 
@@ -37,7 +37,10 @@ class MeasurementRequests:
 
     home: Path
     settings: Settings
-    library: Library
+    if TYPE_CHECKING:  # The service has it
+
+        @property
+        def library(self) -> Library: ...
 
     def evaluate(
         self,

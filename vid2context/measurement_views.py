@@ -11,7 +11,7 @@ from typing import Any
 
 from .views import cell, grid, register_view
 
-# %% ../nbs/42a_measurement_views.ipynb #a4b7c2bc
+# %% ../nbs/42a_measurement_views.ipynb #83f29133
 def _evaluate(data: Mapping[str, Any]) -> Iterable[Any]:
     asked, mark = data["golden"], data["golden"]["sha256"][:12]
     yield f"[bold]{cell(asked['name'])}[/]  {asked['queries']} queries, {mark}"
@@ -32,7 +32,7 @@ def _evaluate(data: Mapping[str, Any]) -> Iterable[Any]:
 def _compare(data: Mapping[str, Any]) -> Iterable[Any]:
     rows = [(m["run"], m["measure"], _mean(m), m["n"]) for m in data["measures"]]
     yield grid(rows, "run", "measure", "mean [95 %]#", "needs#")
-    rows = [
+    changed = [
         (
             d["run"],
             d["measure"],
@@ -44,7 +44,7 @@ def _compare(data: Mapping[str, Any]) -> Iterable[Any]:
         for d in data["differences"]
     ]
     columns = ("run", "measure", "difference [95 %]#", "p (Holm)#", "w/t/l", "")
-    yield grid(rows, *columns)
+    yield grid(changed, *columns)
     yield f"differences from {cell(data['baseline'])}, need by need"
 
 
