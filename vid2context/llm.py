@@ -188,6 +188,7 @@ class LlmClient:
     def _client(self, timeout_s: float) -> "openai.OpenAI":
         openai = _sdk()
         http = openai.DefaultHttpxClient(
+            verify=self.rung.base_url.startswith("https:"),  # Loading CAs takes 0.1 s
             follow_redirects=False,
             trust_env=not is_loopback(self.rung.base_url),
             timeout=timeout_s,
