@@ -7,237 +7,18 @@ __all__ = ['GuardedReader', 'open_media', 'audio_pieces', 'read_audio', 'probe']
 
 # %% ../nbs/02d_guard.ipynb #d0901b42
 import contextlib
-import fcntl
-import json
-import mmap
-import os
-import select
-import signal
-import subprocess
-import sys
-import tempfile
-import time
-import weakref
-from collections.abc import Generator, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .child import SAMPLES, SLOTS, sound_of
-from .core import UsageError, Vid2ContextError
+from .child import sound_of
+from .jail import Jail
 from .media import check_file
 from .options import Media
 from .reader import Reader, check_times
-from .timeline import Counts, Gap, MediaInfo, Picture, Track, over_limit
-
-# %% ../nbs/02d_guard.ipynb #d01a3dcb
-_WALL, _WALL_MORE_S = 8, 120  # Waiting time of a pass: 8 x length + 120 s
-_BOOT = """
-import json, sys
-boot = json.loads(sys.argv[1])
-sys.path[:] = boot["path"]
-import resource
-size = boot["settings"]["memory_bytes"]
-if sys.platform == "linux":
-    resource.setrlimit(resource.RLIMIT_AS, (size, size))
-resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-try:
-    from vid2context.child import serve
-except BaseException as error:
-    why = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-    print(json.dumps({"no_decoder": why}), flush=True)
-    sys.exit(1)
-serve(boot)
-"""
-
-
-class _Jail:
-    "Own one child, its memory file and its deadlines."
-
-    def __init__(self, path: Path, settings: Media, only_sound: bool = False) -> None:
-        self.settings, self.name = settings, path.name
-        self.length_s, self.waited_s = 0.0, 0.0
-        self.turn, self.running = 0, 0
-        self.maps: list[mmap.mmap] = []
-        self._tail, self.begun = b"", False
-        largest = max(settings.max_pixels * 3, SAMPLES * 4) + mmap.PAGESIZE
-        self.fd = _memory_file(largest * SLOTS)
-        boot = {
-            "path": [p or str(Path.cwd()) for p in sys.path],
-            "file": str(path),
-            "memory": self.fd,
-            "settings": asdict(settings),
-            "only_sound": only_sound,
-        }
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _BOOT, json.dumps(boot)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            pass_fds=(self.fd,),
-            start_new_session=True,
-            env=_environment(),
-        )
-        self.close = weakref.finalize(self, _end, self.process, self.fd, self.maps)
-
-    def tell(self, **order: Any) -> None:
-        assert self.process.stdin is not None
-        try:
-            self.process.stdin.write(json.dumps(order).encode() + b"\n")
-            self.process.stdin.flush()
-        except (BrokenPipeError, ValueError):
-            raise self._died() from None
-
-    def hear(self) -> dict[str, Any]:
-        "Read the next message; kill the child at a deadline."
-        while True:
-            message = json.loads(self._line())
-            if "no_decoder" in message:
-                raise self._no_decoder(str(message["no_decoder"]))
-            if "error" in message:
-                code, text = message["error"]
-                kind = UsageError if message["usage"] else Vid2ContextError
-                self.running = 0
-                raise kind(str(code), str(text))
-            if "beat" not in message:
-                return message
-
-    def ask(self, op: str, **given: Any) -> Generator[dict[str, Any]]:
-        "Run one pass; leaving the loop early stops the child's pass too."
-        self.settle()
-        self.turn += 1
-        turn = self.running = self.turn
-        self.waited_s = 0.0
-        self.tell(op=op, given=given, turn=turn)
-        try:
-            while True:
-                message = self.hear()
-                if "done" in message:
-                    self.running = 0
-                elif "at" in message:
-                    message["values"] = self._values(message)
-                    self.tell(op="more", turn=turn)
-                yield message
-                if "done" in message:
-                    return
-                if turn != self.running:
-                    raise UsageError(
-                        "pass_ended", "A guarded reader runs one pass at a time."
-                    )
-        finally:
-            if turn == self.running:
-                self.settle()
-
-    def settle(self) -> None:
-        "End the pass that still runs, if any, and wait until the child is idle."
-        if self.running and self.close.alive:
-            self.tell(op="stop", turn=self.running)
-            while self.running:
-                with contextlib.suppress(UsageError):
-                    if "done" in self.hear():
-                        self.running = 0
-
-    def _values(self, message: dict[str, Any]) -> np.ndarray:
-        shape = [int(n) for n in message["shape"]]
-        kind = np.dtype(np.uint8 if len(shape) == 3 else np.float32)
-        at, count = int(message["at"]), int(np.prod(shape))
-        if not self.maps:
-            self.maps.append(mmap.mmap(self.fd, os.fstat(self.fd).st_size))
-        return np.frombuffer(self.maps[0], kind, count, at).reshape(shape).copy()
-
-    def _line(self) -> bytes:
-        assert self.process.stdout is not None
-        pipe, began = self.process.stdout.fileno(), time.monotonic()
-        while b"\n" not in self._tail:
-            waited_s = time.monotonic() - began
-            if waited_s > self.settings.stall_s:
-                raise self._stop("stall", f"no picture for {waited_s:.0f} s")
-            if self.waited_s + waited_s > _WALL * self.length_s + _WALL_MORE_S:
-                raise self._stop("time", "a need for more time than its length allows")
-            if not select.select([pipe], [], [], 0.2)[0]:
-                self._poll_memory()
-                continue
-            piece = os.read(pipe, 65_536)
-            if not piece:
-                raise self._died()
-            self._tail += piece
-        self.waited_s += time.monotonic() - began
-        line, _, self._tail = self._tail.partition(b"\n")
-        self.begun = True
-        return line
-
-    def _poll_memory(self) -> None:
-        if sys.platform == "linux":
-            return  # RLIMIT_AS holds there
-        told = subprocess.run(
-            ["ps", "-o", "rss=", "-p", str(self.process.pid)],
-            capture_output=True,
-            check=False,
-        ).stdout
-        if told.strip() and int(told) * 1024 > self.settings.memory_bytes:
-            raise self._stop("memory", "a need for more memory than it may have")
-
-    def _stop(self, limit: str, found: str) -> Vid2ContextError:
-        self.running = 0
-        self.close()
-        return over_limit(limit, found)
-
-    def _no_decoder(self, why: str) -> Vid2ContextError:
-        self.close()
-        return Vid2ContextError(
-            "media.no_decoder",
-            f"The decoder process cannot start: {why}. Install the kit again, or "
-            "raise [media] memory_bytes if it is low; the video is not at fault.",
-        )
-
-    def _died(self) -> Vid2ContextError:
-        self.running = 0
-        code = self.process.wait()
-        self.close()
-        if code == -signal.SIGXCPU:
-            return over_limit("cpu", "a need for more processor time than it may have")
-        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        if code > 0 and not self.begun:
-            return self._no_decoder(how)
-        return Vid2ContextError(
-            "media.crashed",
-            f"The decoder of {self.name!r} ended with {how}; the file is damaged or "
-            "hostile, and nothing of it was kept.",
-        )
-
-
-def _environment() -> dict[str, str]:
-    "Hand on what a Python needs to start, and no keys or tokens."
-    named = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "HOME", "TMPDIR")
-    kept = {name: os.environ[name] for name in named if name in os.environ}
-    return kept | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-
-
-def _memory_file(size: int) -> int:
-    "Make a file of memory that the child can fill but not resize."
-    if sys.platform != "linux":
-        with tempfile.TemporaryFile() as file:
-            file.truncate(size)
-            return os.dup(file.fileno())
-    fd = os.memfd_create("vid2context", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.ftruncate(fd, size)
-    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
-    return fd
-
-
-def _end(process: subprocess.Popen[bytes], fd: int, maps: Sequence[mmap.mmap]) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            with contextlib.suppress(OSError):
-                pipe.close()
-    for memory in maps:
-        memory.close()
-    os.close(fd)
+from .timeline import Counts, Gap, MediaInfo, Picture, Track
 
 # %% ../nbs/02d_guard.ipynb #3d7c4a52
 class GuardedReader(Reader):
@@ -250,7 +31,7 @@ class GuardedReader(Reader):
         settings: Media,  # Limits and threads
     ) -> None:
         self.path, self.settings = check_file(path, settings=settings), settings
-        self._jail = _Jail(self.path, settings)
+        self._jail = Jail(self.path, settings=settings)
         self._lost: set[Gap] = set()
         self._counts = Counts()
         try:
@@ -314,7 +95,7 @@ class GuardedReader(Reader):
             yield Picture(rgb=message["values"], **facts)
 
     def _ask(self, op: str, **given: Any) -> Iterator[dict[str, Any]]:
-        with contextlib.closing(self._jail.ask(op, **given)) as messages:
+        with contextlib.closing(self._jail.ask(op, given)) as messages:
             for message in messages:
                 if "done" in message:
                     self._lost |= {Gap(**gap) for gap in message["lost"]}
@@ -351,10 +132,10 @@ def audio_pieces(
     if not settings.guarded:
         yield from sound_of(file, settings=settings, rate=rate)
         return
-    jail = _Jail(file, settings, only_sound=True)
+    jail = Jail(file, settings=settings, only_sound=True)
     try:
         jail.length_s = float(jail.hear()["length_s"])
-        messages = jail.ask("sound", rate=rate)
+        messages = jail.ask("sound", {"rate": rate})
         yield from (m["values"] for m in messages if "values" in m)
     finally:
         jail.close()
