@@ -84,3 +84,30 @@ def test_core_stands_alone_and_faces_know_only_the_service():
             "faults",
             "text",
         }
+
+
+SERVERS = {
+    "web_models",
+    "page",
+    "web_answers",
+    "web",
+    "serving",
+    "tool_answers",
+    "tools",
+    "tool_desk",
+    "mcp_server",
+    "agents",
+}
+
+
+def test_servers_know_only_the_service_and_their_gate():
+    ours = {name: set(o) for name, _, o, _ in edges()}
+    gate = {"admission", "lanes", "wishes", "loopback", "paging", "wire", "job_table"}
+    for server in SERVERS:
+        assert ours[server] <= SERVERS | gate | {
+            "service",
+            "requests",
+            "core",
+            "faults",
+            "text",
+        }

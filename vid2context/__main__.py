@@ -1,10 +1,12 @@
-"The console script."
+"The console script: all commands, and the two that serve."
 
 import json
 import os
 import signal
 import sys
-from typing import Any
+from typing import Annotated, Any
+
+_WIRE: tuple[int, int] | None = None  # Standard input and output of `mcp`, set aside
 
 
 def _leave(*_: Any) -> None:
@@ -20,13 +22,96 @@ def _leave(*_: Any) -> None:
     os._exit(130)
 
 
+def _set_aside() -> tuple[int, int]:
+    "Keep the standard streams for the protocol; whatever is printed goes to the log."
+    wire = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return wire
+
+
+def _add_servers() -> None:
+    "Add `serve` and `mcp`, which no other module may know together."
+    from .core import UsageError, Vid2ContextError
+    from .requests import Receipt
+    from .service import Service
+    from .shell import command, option
+
+    def needed(error: ImportError) -> Vid2ContextError:
+        message = (
+            f"{error.name} is missing; run `pip install 'vid2context[serve,llm]'`."
+        )
+        return UsageError("extra_not_installed", message)
+
+    def tell(address: str) -> None:
+        print(f"answering on {address} (Ctrl-C ends it)", file=sys.stderr, flush=True)
+
+    @command("serve")
+    def serve(
+        service: Service,
+        host: Annotated[str, option("Address to bind.")] = "127.0.0.1",
+        port: Annotated[int, option("Port to bind; 0 takes a free one.")] = 8765,
+        workers: Annotated[
+            int, option("Briefs made at once; 0 makes them while the client waits.")
+        ] = 1,
+    ) -> Receipt:
+        """Serve the library over HTTP, with a search page for people.
+
+        The page asks for the token in the file serve.token of the library; programs
+        send it as Authorization: Bearer TOKEN.
+
+        Example: vid2context serve --port 8765
+        """
+        try:
+            from .serving import serve as run
+        except ImportError as error:
+            raise needed(error) from None
+        run(service, host=host, port=port, workers=workers, tell=tell)
+        return Receipt("serve", "ok", service.home)
+
+    @command("mcp")
+    def mcp(
+        service: Service,
+        http: Annotated[bool, option("Over HTTP, not over stdio.", "--http")] = False,
+        host: Annotated[str, option("With --http: address to bind.")] = "127.0.0.1",
+        port: Annotated[int, option("With --http: port to bind.")] = 8766,
+        write: Annotated[
+            bool, option("Offer visual_index, which changes the library.", "--write")
+        ] = False,
+    ) -> Receipt:
+        """Serve the library to agents by the Model Context Protocol.
+
+        Without --http it speaks over standard input and output, as clients expect
+        that start it themselves.
+
+        Example: vid2context mcp --home ./library
+        """
+        try:
+            from .agents import run_http, run_stdio
+            from .mcp_server import Wire
+        except ImportError as error:
+            raise needed(error) from None
+        if http:
+            run_http(service, host=host, port=port, write=write, tell=tell)
+        else:
+            run_stdio(service, wire=Wire(*_WIRE) if _WIRE else None, write=write)
+        return Receipt("mcp", "ok", service.home)
+
+
 def main() -> int:  # Exit code: 0, 1, 2 or 130
     "Run one command; it can be interrupted even while it loads."
+    global _WIRE
+    words = sys.argv[1:]
+    if words[:1] == ["mcp"] and not {"--http", "--help", "-h"} & set(words):
+        _WIRE = _set_aside()
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
     from .cli import main as run
 
+    _add_servers()
     signal.signal(signal.SIGINT, before)
     return run()
 

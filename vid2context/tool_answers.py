@@ -25,12 +25,15 @@ def tool_answer(
     notes: Sequence[str] = (),  # What the reader should know
     cursor: str | None = None,  # Untrusted; None begins
     max_chars: int,  # Most characters, >= 1000
+    max_lines: int | None = None,  # Most lines, >= 1; None: any number
 ) -> str:  # Raises UsageError `bad-request` for a foreign cursor
     "Write one page of an answer."
     rows = [part for line in lines for part in _narrow(line, max_chars // 4)]
     room = max_chars
     while True:
-        page = cut_page(rows, asked=asked, cursor=cursor, max_chars=room)
+        page = cut_page(
+            rows, asked=asked, cursor=cursor, max_chars=room, max_lines=max_lines
+        )
         head = {"page": page.place} | dict(about or {})
         if notes:
             head["notes"] = list(notes)
