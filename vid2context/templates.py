@@ -171,17 +171,18 @@ def _open(**parts: Any) -> dict[str, Any]:
     return made
 
 
+_MAYBE: dict[str, Any] = {"type": ["string", "null"]}
 _CLAIM = {
     "claim": TEXT,
-    "quote_": TEXT,
+    "quote_": _MAYBE,
     "videoId": TEXT,
     "startSec": {"type": "number"},
     "topic": TEXT,
-    "stance_": {"enum": ["for", "against"]},
-    "frame_": TEXT,
-    "on_screen_": TEXT,
+    "stance_": {"enum": ["for", "against", None]},
+    "frame_": _MAYBE,
+    "on_screen_": _MAYBE,
 }
-_POINT = _open(text=TEXT, support=_list(TEXT), oppose=_list(TEXT), counter_=TEXT)
+_POINT = _open(text=TEXT, support=_list(TEXT), oppose=_list(TEXT), counter_=_MAYBE)
 _TOPICS = _list(_open(topic=TEXT, points=_list(_POINT)))
 MAP_ANSWER: Mapping[str, Any] = _open(claims=_list(_open(**_CLAIM)))
 REDUCE_ANSWER: Mapping[str, Any] = _open(topics=_TOPICS)
