@@ -71,6 +71,8 @@ def test_core_stands_alone_and_faces_know_only_the_service():
         "answer_commands",
         "answer_views",
         "measurement_commands",
+        "model_commands",
+        "model_views",
         "measurement_views",
         "visual_commands",
         "visual_views",

@@ -16,6 +16,7 @@ from vid2context import (  # noqa: F401  they register
     evidence_commands,
     handwork_commands,
     measurement_commands,
+    model_commands,
     visual_commands,
 )
 from .demo import run_demo

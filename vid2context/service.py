@@ -16,6 +16,7 @@ from .answer_requests import AnswerRequests
 from .core import UsageError
 from .evidence_requests import EvidenceRequests
 from .measurement_requests import MeasurementRequests
+from .model_requests import ModelRequests
 from .pipeline import Library
 from .reading_requests import ReadingRequests
 from vid2context.requests import (
@@ -36,6 +37,7 @@ class Service(
     VisualRequests,
     AnswerRequests,
     MeasurementRequests,
+    ModelRequests,
 ):
     "Answer the requests of every face."
 
