@@ -133,13 +133,15 @@ def read_text(
 def read_claims(
     path: Path,  # Named by the user
 ) -> list[dict[str, Any]]:  # Raises UsageError `bad-request`
-    "Read a JSON list of claims."
+    "Read a JSON list of claims, or those of a brief."
     try:
         found = read_json(read_text(path, "claims").encode())
     except Vid2ContextError as error:
         raise UsageError(
             "bad-request", f"{path}: {error.message}", field="claims"
         ) from None
+    if isinstance(found, dict) and "topics" in found:
+        found = {"claims": _cited_claims(found)}
     claims = found.get("claims") if isinstance(found, dict) else found
     if not isinstance(claims, list) or not all(isinstance(c, dict) for c in claims):
         message = (
@@ -151,3 +153,15 @@ def read_claims(
             message = f"{path}: claim {n} has no videoId; it needs the id of a video."
             raise UsageError("bad-request", message, field=f"claims[{n}].videoId")
     return claims
+
+
+def _cited_claims(brief: Mapping[str, Any]) -> object:
+    try:
+        points = [point for topic in brief["topics"] for point in topic["points"]]
+        cited = [c for point in points for c in (*point["support"], *point["oppose"])]
+        return [
+            {**c, "frame": c["frame"]["id"]} if isinstance(c.get("frame"), dict) else c
+            for c in cited
+        ]
+    except (KeyError, TypeError, AttributeError):
+        return None
