@@ -11,7 +11,7 @@ from typing import Any
 
 from .views import cell, grid, register_view
 
-# %% ../nbs/42a_model_views.ipynb #72e261f6
+# %% ../nbs/42a_model_views.ipynb #c5733442
 def _providers(data: Mapping[str, Any]) -> Iterable[Any]:
     rows = [
         (
@@ -19,11 +19,11 @@ def _providers(data: Mapping[str, Any]) -> Iterable[Any]:
             row["name"],
             "yes" if row["available"] else "no",
             (row["fingerprint"] or "")[:12],
-            row["reason"] or "",
         )
         for row in data["providers"]
     ]
-    yield grid(rows, "kind", "name", "usable", "fingerprint", "why not~")
+    yield grid(rows, "kind", "name", "usable", "fingerprint")
+    yield from _reasons(data["providers"])
 
 
 def _models(data: Mapping[str, Any]) -> Iterable[Any]:
