@@ -61,7 +61,7 @@ class Chain:
             return "no-key", f"${rung.api_key_env} holds no key"
         cause, until = self._rests.get(rung.name, ("", 0.0))
         if until > self.clock():
-            return cause, f"rests for {until - self.clock():.0f} s more"
+            return cause, f"{cause}: rests for {until - self.clock():.0f} s more"
         if rung.kind == "local" and rung.name not in self._awake:
             if not self.client(rung).is_up():
                 self.rest(rung, "unavailable", UNAVAILABLE_REST_S)
