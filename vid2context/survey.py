@@ -88,9 +88,29 @@ def _survey_packets(
     return found
 
 
+def _skimmed_last(
+    path: Path, settings: Media, origin_s: float, meter: Meter, packets: _Packets
+) -> Decoded | None:
+    "Decode the last picture and what it refers to; None at the first doubt."
+    shown = [ticks for ticks in packets.shown if ticks is not None]
+    starts = [ticks for ticks in packets.starts if ticks is not None]
+    if packets.restarts or not starts or len(shown) < len(packets.shown):
+        return None
+    with open_pass(path, settings=settings, meter=meter, origin_s=origin_s) as run:
+        if run.broadcast or run.stream.codec_context.name not in _SKIMMED:
+            return None
+        for item in run.skim(max(starts), {max(shown)}):
+            if item.frame.duration:
+                return item
+    return None
+
+
 def _last_picture(
     path: Path, settings: Media, origin_s: float, meter: Meter, packets: _Packets
 ) -> Decoded | None:
+    found = _skimmed_last(path, settings, origin_s, meter, packets)
+    if found is not None:
+        return found
     starts = [] if packets.restarts else packets.keys[-1 : -1 - _TAILS : -1]
     for start_s in [*starts, None]:
         with open_pass(path, settings=settings, meter=meter, origin_s=origin_s) as run:
