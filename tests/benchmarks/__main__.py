@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-PARTS = ("vectors", "words", "fusion", "frames", "scan", "cuts")
+PARTS = ("vectors", "words", "fusion", "frames", "scan", "cuts", "models")
 
 if __name__ == "__main__":
     wanted = sys.argv[1:] or PARTS
