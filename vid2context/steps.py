@@ -259,16 +259,27 @@ class Run:
             for name, hits in lists.items()
         }
 
-    def reach(self) -> dict[str, float]:  # `dense` → cosine; empty without a yardstick
-        "Find the cosine below which a text vector says nothing beside the best."
-        reach_z, best = self.engine.settings.reach_z, self._best("dense")
-        if not (reach_z and best and self._by_words):
-            return {}
-        background = self.attempt(
-            "relevance", "dense", lambda: self.engine.background("dense", self.scope)
+    def reach(self) -> dict[str, float]:  # Channel → cosine; empty without a yardstick
+        "Find the cosines below which a vector says nothing beside the best."
+        reach_z, floors = self.engine.settings.reach_z, dict[str, float]()
+        if not (reach_z and self._by_words):
+            return floors
+        if best := self._best("dense"):
+            text = self._yardstick("dense")
+            if text is not None and text.spread is not None:
+                floors["dense"] = max(best) - reach_z * text.spread
+        others = any(hits for name, hits in self.lists.items() if name != "visual")
+        if others and self._best("visual"):
+            image = self._yardstick("visual")
+            if image is not None and image.spread is not None:
+                floors["visual"] = image.median
+        return floors
+
+    def _yardstick(self, channel: str) -> Background | None:
+        "Give the background of a channel, or none when it cannot be had."
+        return self.attempt(
+            "relevance", "dense", lambda: self.engine.background(channel, self.scope)
         )
-        spread = background.spread if background else None
-        return {} if spread is None else {"dense": max(best) - reach_z * spread}
 
     def _near(self, vectors: Mapping[str, np.ndarray]) -> dict[str, Hits]:
         "Fill the lists of some vectors."
