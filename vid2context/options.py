@@ -262,7 +262,7 @@ class Retrieval:
     reach_z: float = option(
         1.5,
         "Distance behind the best text vector within which a search counts others; "
-        "0: any.",
+        "pictures count from z = 0 beside them; 0: any.",
         low=0,
     )
     confident_z: float = option(2.0, "z from which a vector hit is trusted.", low=0)
