@@ -129,7 +129,7 @@ def _fail() -> bool:
     raise ValueError
 
 # %% ../nbs/01a_settings.ipynb #81db7e54
-_NETWORK = ("sources", "llm", "serve")
+_NETWORK = ("sources", "llm", "serve", "cloud")
 _APART = {
     "HOME",
     "RUNTIME",
