@@ -15,6 +15,8 @@ from typing import Any
 
 from .addresses import Door
 from .captioning import read_frames
+from .cloud_captions import announce_cost
+from .cloud_eyes import open_cloud_captioner
 from vid2context.core import (
     UsageError,
     canonical_json,
@@ -95,6 +97,8 @@ class Perception:
     def captioner(self) -> Any | None:
         "Give the captioner, or None when it is off."
         name = self.settings.providers.captioner
+        if name == "cloud":
+            return open_cloud_captioner(self.settings)
         return None if name == "off" else resolve("captioner", name, self.settings)
 
     @property
@@ -151,8 +155,10 @@ def build_package(
     source, refusals = _readable(source, fetch, frames, settings)
     heard = _hear(source, source.video or Path(ref), frames, stage, wish, perception)
     transcript = replace(heard, issues=(*refusals, *heard.issues))
+    pictures = worth_reading(frames)
+    announce_cost(perception.captioner, len(pictures))
     readings = read_frames(
-        [stage / "visual" / "frames" / name for name in worth_reading(frames)],
+        [stage / "visual" / "frames" / name for name in pictures],
         reader=perception.reader,
         captioner=perception.captioner,
         language=wish.context_language,

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from .cloud_eyes import cloud_lacks
 from .model_store import MODELS, model_status, pull_model
 from .options import Settings
 from .providers import list_providers
@@ -51,6 +52,17 @@ class ModelRequests:
                     "fingerprint": None,
                 }
             )
+        lacks = cloud_lacks(self.settings)
+        rows.append(
+            {
+                "kind": "captioner",
+                "name": "cloud",
+                "origin": "builtin",
+                "available": lacks is None,
+                "reason": lacks,
+                "fingerprint": None,
+            }
+        )
         rows.sort(key=lambda row: (row["kind"], row["origin"], row["name"]))
         return Receipt("providers list", "ok", data={"providers": rows})
 

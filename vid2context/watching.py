@@ -16,6 +16,7 @@ import numpy as np
 from PIL import Image
 from tqdm.auto import tqdm
 
+from .cloud_captions import announce_cost
 from .core import sha256_bytes
 from .journal import Journal
 from .kinds import TextLine
@@ -273,6 +274,7 @@ def watch(
     place = {target.at_s: number for number, target in enumerate(targets)}
     frames, state = journal.load()
     begin = _restore(work, frames, state) if state else 0
+    announce_cost(eyes.captioner, len(targets) - begin)
     bar = tqdm(
         total=len(targets), initial=begin, desc="index", unit="frame", disable=None
     )
