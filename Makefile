@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 
-.PHONY: help demo chromium test lab docs readme samples bench clean
+.PHONY: help demo chromium test lab docs readme samples reports bench clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## / \t/' | expand -t 12
@@ -46,6 +46,11 @@ readme: .venv/all  ## Write README.md from nbs/index.ipynb
 
 samples: .venv/all  ## Make data/clips and data/golden again
 	$(BIN)/python -c "from pathlib import Path; from vid2context.samples import make_samples; make_samples(Path('data'))"
+
+reports: .venv/all  ## Make data/runs again and run the reports (PARTS="pages")
+	$(BIN)/python -m pip install --quiet --editable '.[bench]'
+	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE OPENBLAS_NUM_THREADS=1 \
+	  $(BIN)/python tools/reports.py $(PARTS)
 
 bench: .venv/all  ## Time the hot paths beside their alternatives (PARTS="frames scan")
 	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE OPENBLAS_NUM_THREADS=1 \

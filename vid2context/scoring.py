@@ -29,7 +29,13 @@ from vid2context.metrics import (
     wilson_interval,
 )
 from .replays import Answer
-from .significance import Comparison, bootstrap_interval, by_need, compare
+from vid2context.significance import (
+    DRAWS,
+    Comparison,
+    bootstrap_interval,
+    by_need,
+    compare,
+)
 from .text import Table
 
 if TYPE_CHECKING:
@@ -125,6 +131,7 @@ def summarise(
     measures: Sequence[str] = HEADLINE,  # In the order of the rows
     by: Sequence[str] = ("run",),  # Columns to group by
     seed: int,  # Of the bootstrap
+    draws: int = DRAWS,  # Resamples; 0 leaves the intervals missing
 ) -> "pd.DataFrame":  # by…, measure, mean, low, high, n (needs), queries
     "Average measures over needs, with 95 % intervals."
     import pandas as pd
@@ -140,18 +147,20 @@ def summarise(
         for measure in measures:
             values = part[part["measure"] == measure]
             row: dict[str, Any] = dict(zip(by, names, strict=True))
-            rows.append({**row, "measure": measure, **_average(values, seed)})
+            rows.append({**row, "measure": measure, **_average(values, seed, draws)})
     return pd.DataFrame(rows)
 
 
-def _average(values: "pd.DataFrame", seed: int) -> dict[str, Any]:
+def _average(values: "pd.DataFrame", seed: int, draws: int) -> dict[str, Any]:
     if values.empty:
         missing = dict.fromkeys(("mean", "low", "high"), math.nan)
         return {**missing, "n": 0, "queries": 0}
     scores = dict(zip(values["query_id"], values["value"], strict=True))
     needs = dict(zip(values["query_id"], values["need"], strict=True))
     means = np.array(list(by_need(scores, needs).values()))
-    low, high = bootstrap_interval(means, seed=seed)
+    low = high = math.nan
+    if draws:
+        low, high = bootstrap_interval(means, seed=seed, draws=draws)
     mean = float(means.mean())
     return {
         "mean": mean,
