@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-PARTS = ("vectors", "words", "fusion", "frames", "scan", "cuts", "models")
+PARTS = ("vectors", "words", "fusion", "frames", "scan", "cuts", "models", "quotes")
 BY_NAME = ("million",)  # Too large to run unasked
 
 if __name__ == "__main__":
