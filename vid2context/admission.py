@@ -163,21 +163,22 @@ class Admission:
         message = f"The body is larger than {cap} bytes."
         too_large = UsageError("bad-request", message, field="body")
         length = b"".join(_all(scope, b"content-length"))
-        if length.isdigit() and int(length[:20]) > cap:
+        if length.isdigit() and int(length[:20]) > _DRAINED * cap:
             raise too_large
         parts: list[bytes] = []
+        size, more = 0, True
         try:
             async with asyncio.timeout(limit_s):
-                while True:
+                while more and size <= _DRAINED * cap:
                     told = await receive()
-                    parts.append(told.get("body", b""))
-                    if sum(map(len, parts)) > cap:
-                        raise too_large
-                    if not told.get("more_body"):
-                        break
+                    parts.append(told.get("body", b"") if size <= cap else b"")
+                    size += len(told.get("body", b""))
+                    more = told.get("more_body", False)
         except TimeoutError:
             message = f"The body did not arrive in {limit_s:g} s."
             raise UsageError("bad-request", message, field="body") from None
+        if size > cap:
+            raise too_large
         body = b"".join(parts)
         kind = b"".join(_all(scope, b"content-type")).partition(b";")[0].strip().lower()
         if (body or scope["method"] in ("POST", "PUT", "PATCH")) and kind != _JSON:
@@ -187,6 +188,7 @@ class Admission:
 
 # %% ../nbs/41d_admission.ipynb #6a2c6a4c
 _JSON = b"application/json"
+_DRAINED = 4  # Caps that are read before hanging up, so that the answer arrives
 
 
 def _all(scope: Scope, name: bytes) -> Sequence[bytes]:

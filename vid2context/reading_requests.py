@@ -45,7 +45,6 @@ class ReadingRequests:
         data = {
             "versions": versions,
             "generation": catalog.generation,
-            "library_digest": catalog.library_digest(),
             "videos": len(catalog.packages()),
         }
         return Receipt("health", "ok", self.home, data)

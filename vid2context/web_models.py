@@ -175,7 +175,6 @@ class HealthAnswer(BaseModel):
 
     versions: dict[str, str]
     generation: int
-    library_digest: str
     videos: int
 
 

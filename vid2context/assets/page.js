@@ -106,9 +106,8 @@ function card(moment, query) {
   put("channels").append(...chips(moment.channels));
   put("copy").addEventListener("click", (event) => copy(event.target, cite(title, moment)));
   if (moment.thumb_url) {
-    const image = node.querySelector("img");
-    image.dataset.path = moment.thumb_url;
-    pictures.observe(image);
+    put("picture").dataset.path = moment.thumb_url;
+    pictures.observe(put("picture"));
   }
   return node;
 }
@@ -131,9 +130,25 @@ function chips(lists) {
 
 const fold = (text) => text.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase();
 
+// Words worth marking: the longer ones, unless there are only short ones.
+function telling(query) {
+  const words = fold(query).match(/[\p{L}\p{N}]+/gu) || [];
+  const long = words.filter((word) => word.length > 3);
+  return new Set(long.length ? long : words);
+}
+
+// Begin shortly before the first of them, at a space.
+function excerpt(text, words) {
+  const pieces = text.split(/([\p{L}\p{N}\p{M}]+)/u);
+  const first = pieces.findIndex((piece) => words.has(fold(piece)));
+  const place = first < 0 ? 0 : pieces.slice(0, first).join("").length;
+  const start = place > 140 ? text.indexOf(" ", place - 60) + 1 : 0;
+  return start ? `… ${text.slice(start)}` : text;
+}
+
 function marked(text, query) {
-  const words = new Set((fold(query).match(/[\p{L}\p{N}]+/gu) || []).filter((w) => w.length > 2));
-  return text.split(/([\p{L}\p{N}\p{M}]+)/u).map((part) => {
+  const words = telling(query);
+  return excerpt(text, words).split(/([\p{L}\p{N}\p{M}]+)/u).map((part) => {
     if (!words.has(fold(part))) return document.createTextNode(part);
     const mark = document.createElement("mark");
     mark.textContent = part;
@@ -180,9 +195,10 @@ const pictures = new IntersectionObserver((entries) => {
   for (const { isIntersecting, target } of entries) {
     if (!isIntersecting) continue;
     pictures.unobserve(target);
+    const image = target.querySelector("img");
     call(target.dataset.path)
       .then((answer) => answer.blob())
-      .then((blob) => { target.src = URL.createObjectURL(blob); target.hidden = false; })
+      .then((blob) => { image.src = URL.createObjectURL(blob); image.hidden = false; })
       .catch(() => { /* a moment without a picture is still a moment */ });
   }
 }, { rootMargin: "300px" });
