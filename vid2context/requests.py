@@ -8,7 +8,7 @@ __all__ = ['UNIT_TYPES', 'Receipt', 'failure', 'read_filters', 'read_floors', 'r
 # %% ../nbs/41_requests.ipynb #a4391531
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +79,16 @@ def read_filters(
     "Read filters as a face hands them over."
     given = dict(wanted or {})
     between = given.pop("between", None)
+    for name, words in given.items():
+        if name not in _FILTERS:
+            message = f"There is no filter {name[:40]!r}; there are {_KNOWN}."
+            raise UsageError("invalid_arguments", message, field="filters")
+        listed = isinstance(words, list | tuple) and all(
+            isinstance(word, str) for word in words
+        )
+        if words and not listed:
+            message = f"{name} needs a list of words, not {str(words)[:40]!r}."
+            raise UsageError("invalid_arguments", message, field=name)
     for name, known in (
         ("unit_types", UNIT_TYPES),
         ("evidence_classes", CLASSES),
@@ -88,7 +98,11 @@ def read_filters(
                 message = f"{word!r} is none of {name}: {', '.join(known)}."
                 raise UsageError("invalid_arguments", message, field=name)
     span = _read_stretch(str(between)) if between else None
-    return Filters(**{k: tuple(v) for k, v in given.items()}, between=span)
+    return Filters(**{k: tuple(v or ()) for k, v in given.items()}, between=span)
+
+
+_FILTERS = tuple(f.name for f in fields(Filters) if f.name != "between")
+_KNOWN = ", ".join((*_FILTERS, "between"))
 
 
 def _read_stretch(text: str) -> Span:
