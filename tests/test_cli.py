@@ -315,15 +315,17 @@ def test_help_fits_eighty_columns_and_is_cut_nowhere(
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["--help"]) == 0
     page = capsys.readouterr().out
-    names = re.findall(r"^  ([a-z]+)  +\S", page.partition("Commands:")[2], re.M)
+    listed = page.partition("Evidence:")[2]
+    names = re.findall(r"^  ([a-z-]+)  +\S", listed, re.M)
     assert {"pack", "sync", "search", "retrieve", "source"} <= set(names)
+    assert "More:" not in page
     assert not re.search(r"[a-z]\.\.\.$", page, re.M)
     for name in names:
         assert main([name, "--help"]) == 0
         page += capsys.readouterr().out
     assert max(map(len, page.splitlines())) <= 80
     assert main([]) == 2
-    assert "Commands:" in capsys.readouterr().err
+    assert "Evidence:" in capsys.readouterr().err
 
 
 def test_a_library_that_cannot_be_written_answers_the_same(

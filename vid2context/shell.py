@@ -82,8 +82,34 @@ _FILTERS = {
     "evidence_classes": ("--evidence-class", "Only this class, as direct; repeatable."),
 }
 
+_PARTS = {
+    "Evidence": "pack validate ledger capture review",
+    "Library": "init sync source index remove status stats doctor rebuild reindex",
+    "Finding": "search retrieve explain visual export-triples",
+    "Answering": "check verify prompt brief extract",
+    "Servers": "serve mcp",
+    "Models": "providers models runners",
+    "Measuring": "evaluate compare demo",
+}
+
+
+class _Overview(typer.core.TyperGroup):
+    "List commands by what they are for."
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        found = dict(self.commands)
+        for part, names in (*_PARTS.items(), ("More", " ".join(found))):
+            here = {n: found.pop(n) for n in names.split() if n in found}
+            if here:
+                width = formatter.width - 6 - max(map(len, here))
+                with formatter.section(part):
+                    rows = [(n, c.get_short_help_str(width)) for n, c in here.items()]
+                    formatter.write_dl(rows, col_max=15)
+
+
 app = typer.Typer(
     name="vid2context",
+    cls=_Overview,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
