@@ -39,7 +39,9 @@ from .stored_lists import StoredLists, collect_lists, write_lists
 from .text import Table
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from pandas import DataFrame
+else:  # The pages show signatures without loading it
+    DataFrame = Any
 
 # %% ../nbs/33_experiments.ipynb #2341a2f4
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Evaluation:
     source: str = "none"  # Collection of most videos, for truths nobody found
 
     @cached_property
-    def frame(self) -> "pd.DataFrame":
+    def frame(self) -> DataFrame:
         "Give the scores, one row a query and measure."
         return tidy({self.run.name: self.run.answers}, self.golden)
 
@@ -153,7 +155,7 @@ def find_ids(
 class RunComparison:
     "Hold what differs between runs; the first is the baseline."
 
-    frame: "pd.DataFrame"  # As `tidy`
+    frame: DataFrame  # As `tidy`
     baseline: str  # Its name
     found: dict[str, dict[str, Comparison]]  # Measure → run → difference
     seed: int  # Of every draw

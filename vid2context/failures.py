@@ -10,7 +10,7 @@ import io
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
@@ -25,7 +25,9 @@ from .stored_lists import StoredLists
 from .text import Table, one_line
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from pandas import DataFrame
+else:  # The pages show signatures without loading it
+    DataFrame = Any
 
 # %% ../nbs/32g_failures.ipynb #cd96418f
 CAUSES = {
@@ -169,7 +171,7 @@ class FailureCard:
 
 
 def failure_cards(
-    frame: "pd.DataFrame",  # From `tidy`, one run
+    frame: DataFrame,  # From `tidy`, one run
     answers: Mapping[str, Answer],  # Its answers, with units
     golden: GoldenSet,  # What was asked
     stored: StoredLists,  # What the lists had

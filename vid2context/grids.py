@@ -28,7 +28,9 @@ from .significance import by_need
 from .stored_lists import StoredLists, read_rows, rows_file
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from pandas import DataFrame
+else:  # The pages show signatures without loading it
+    DataFrame = Any
 
 # %% ../nbs/32j_grids.ipynb #533dd8d6
 def grid(
@@ -70,7 +72,7 @@ def run_grid(
     *,
     cache: Path | None = None,  # Folder of finished scores; None keeps none
     workers: int = 2,  # Processes, >= 1; 1 stays in this one
-) -> "pd.DataFrame":  # As `tidy`, in the order of the configurations; UsageError
+) -> DataFrame:  # As `tidy`, in the order of the configurations; UsageError
     "Score every configuration of a grid."
     names = [one.name for one in configurations]
     twins = sorted({name for name in names if names.count(name) > 1})
@@ -149,7 +151,7 @@ def _shared(
 class Tuned:
     "Hold the scores of a grid that was tuned on other folds."
 
-    frame: "pd.DataFrame"  # As `tidy`, one run
+    frame: DataFrame  # As `tidy`, one run
     chosen: tuple[str, ...]  # Row used on each fold
 
 
@@ -166,7 +168,7 @@ def fold_needs(
 
 
 def tune(
-    frame: "pd.DataFrame",  # From `run_grid`
+    frame: DataFrame,  # From `run_grid`
     *,
     measure: str,  # What the choice goes by, larger is better
     name: str = "tuned",  # Of the run

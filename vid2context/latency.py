@@ -26,7 +26,9 @@ from .core import UsageError, Vid2ContextError
 from .text import Table
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from pandas import DataFrame
+else:  # The pages show signatures without loading it
+    DataFrame = Any
 
 # %% ../nbs/32i_latency.ipynb #a2d95be4
 STAGES = (
@@ -174,7 +176,7 @@ def time_cold(
 # %% ../nbs/32i_latency.ipynb #105db624
 def timing_frame(
     timings: Sequence[Timing],  # Of any systems
-) -> "pd.DataFrame":  # system, state, query, stage, ms
+) -> DataFrame:  # system, state, query, stage, ms
     "Lay timings out."
     import pandas as pd
 
@@ -183,7 +185,7 @@ def timing_frame(
 
 
 def stage_table(
-    frame: "pd.DataFrame",  # From `timing_frame`
+    frame: DataFrame,  # From `timing_frame`
 ) -> Table:  # One row a system, state and stage
     "Show percentiles by stage."
     rows = []

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['RUNS', 'MeasurementRequests']
 
-# %% ../nbs/41a_measurement_requests.ipynb #fbb32658
+# %% ../nbs/41a_measurement_requests.ipynb #84b29f5d
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -26,7 +26,9 @@ from .scoring import HEADLINE, summarise
 from .transcript_libraries import index_transcripts
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from pandas import DataFrame
+else:  # The pages show signatures without loading it
+    DataFrame = Any
 
 # %% ../nbs/41a_measurement_requests.ipynb #1a6454c6
 RUNS = Path("data/runs")  # Where runs are kept unless a user says otherwise
@@ -123,8 +125,8 @@ class MeasurementRequests:
             )
             return self._evaluate(library, outside.golden, name)
 
-# %% ../nbs/41a_measurement_requests.ipynb #c7bf969a
-def _averages(frame: "pd.DataFrame", by: str, seed: int) -> list[dict[str, Any]]:
+# %% ../nbs/41a_measurement_requests.ipynb #cae87d40
+def _averages(frame: DataFrame, by: str, seed: int) -> list[dict[str, Any]]:
     "Give averages as JSON: null for what cannot be computed."
     rows = summarise(frame, by=(by,), measures=HEADLINE, seed=seed).to_dict("records")
     return [

@@ -16,9 +16,11 @@ from .core import UsageError
 from .text import Table
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from pandas import DataFrame
+else:  # The pages show signatures without loading them
+    Axes = DataFrame = Figure = Any
 
 # %% ../nbs/32_reports.ipynb #a66f30c0
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -43,12 +45,12 @@ def colour_of(
 
 # %% ../nbs/32_reports.ipynb #18d3b3d4
 def interval_figure(
-    summary: "pd.DataFrame",  # From `summarise`
+    summary: DataFrame,  # From `summarise`
     *,
     rows: str = "run",  # Column whose values are the rows
     measures: Sequence[str] | None = None,  # A panel each; None: all, at most four
     baseline: str | None = None,  # Row that is drawn grey
-) -> "Figure":  # Closed, so that a notebook shows it once
+) -> Figure:  # Closed, so that a notebook shows it once
     "Draw averages with their intervals."
     shown = list(measures or dict.fromkeys(summary["measure"]))[:4]
     names = list(dict.fromkeys(summary[rows]))
@@ -77,7 +79,7 @@ def interval_figure(
     return figure
 
 # %% ../nbs/32_reports.ipynb #46e8e8b0
-def _panels(count: int, *, height_in: float) -> "tuple[Figure, list[Axes]]":
+def _panels(count: int, *, height_in: float) -> tuple[Figure, list[Axes]]:
     "Open a figure with panels side by side, without frames."
     import matplotlib.pyplot as plt
 
@@ -93,13 +95,13 @@ def _panels(count: int, *, height_in: float) -> "tuple[Figure, list[Axes]]":
 
 # %% ../nbs/32_reports.ipynb #5ba726b4
 def curve_figure(
-    frame: "pd.DataFrame",  # Columns x, mean, low, high and the group
+    frame: DataFrame,  # Columns x, mean, low, high and the group
     *,
     x: str,  # Column of the horizontal axis
     group: str = "run",  # Column whose values are the lines, at most six
     label: str,  # Of the vertical axis
     log: bool = False,  # Horizontal axis in decades
-) -> "Figure":  # Closed
+) -> Figure:  # Closed
     "Draw means over a setting, with bands."
     figure, (axis,) = _panels(1, height_in=3.2)
     names = list(dict.fromkeys(frame[group]))
@@ -150,7 +152,7 @@ def scatter_figure(
     x: str,  # Label with unit
     y: str,  # Label
     log: bool = False,  # Horizontal axis in decades
-) -> "Figure":  # Closed
+) -> Figure:  # Closed
     "Draw configurations by cost and quality."
     figure, (axis,) = _panels(1, height_in=3.4)
     for i, point in enumerate(points):
@@ -191,7 +193,7 @@ def bar_figure(
     label: str,  # Of the axis, with unit
     marked: Sequence[str] = (),  # Bars in colour; empty: all
     line: tuple[float, str] | None = None,  # A value to compare with, and its name
-) -> "Figure":  # Closed
+) -> Figure:  # Closed
     "Draw bars from zero, with the value at the end of each."
     figure, (axis,) = _panels(1, height_in=0.8 + 0.27 * len(values))
     for place, (name, value) in enumerate(values.items()):

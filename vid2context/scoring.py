@@ -39,7 +39,9 @@ from vid2context.significance import (
 from .text import Table
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from pandas import DataFrame
+else:  # The pages show signatures without loading it
+    DataFrame = Any
 
 # %% ../nbs/32f_scoring.ipynb #4d9bf7f6
 MOMENT = (*AD_HOC, *(name for name in KNOWN_ITEM if name not in AD_HOC))
@@ -84,7 +86,7 @@ def score_answers(
 def tidy(
     runs: Mapping[str, Mapping[str, Answer]],  # Run → query id → answer
     golden: GoldenSet,  # What was asked
-) -> "pd.DataFrame":  # run, query_id, need, kind, form, lang, holds, measure, value
+) -> DataFrame:  # run, query_id, need, kind, form, lang, holds, measure, value
     "Score runs into one long table."
     scores = {run: score_answers(answers, golden) for run, answers in runs.items()}
     return frame_scores(scores, golden)
@@ -93,7 +95,7 @@ def tidy(
 def frame_scores(
     runs: Mapping[str, Mapping[str, Mapping[str, float]]],  # Run → measure → query id
     golden: GoldenSet,  # What was asked
-) -> "pd.DataFrame":  # As `tidy`
+) -> DataFrame:  # As `tidy`
     "Lay scores out, one row a run, query and measure."
     import pandas as pd
 
@@ -126,13 +128,13 @@ def _source(results: Mapping[str, Sequence[Hit]]) -> str:
 
 # %% ../nbs/32f_scoring.ipynb #d20c92d0
 def summarise(
-    frame: "pd.DataFrame",  # From `tidy`
+    frame: DataFrame,  # From `tidy`
     *,
     measures: Sequence[str] = HEADLINE,  # In the order of the rows
     by: Sequence[str] = ("run",),  # Columns to group by
     seed: int,  # Of the bootstrap
     draws: int = DRAWS,  # Resamples; 0 leaves the intervals missing
-) -> "pd.DataFrame":  # by…, measure, mean, low, high, n (needs), queries
+) -> DataFrame:  # by…, measure, mean, low, high, n (needs), queries
     "Average measures over needs, with 95 % intervals."
     import pandas as pd
 
@@ -151,7 +153,7 @@ def summarise(
     return pd.DataFrame(rows)
 
 
-def _average(values: "pd.DataFrame", seed: int, draws: int) -> dict[str, Any]:
+def _average(values: DataFrame, seed: int, draws: int) -> dict[str, Any]:
     if values.empty:
         missing = dict.fromkeys(("mean", "low", "high"), math.nan)
         return {**missing, "n": 0, "queries": 0}
@@ -172,7 +174,7 @@ def _average(values: "pd.DataFrame", seed: int, draws: int) -> dict[str, Any]:
 
 
 def spread_table(
-    summary: "pd.DataFrame",  # From `summarise`
+    summary: DataFrame,  # From `summarise`
     *,
     rows: str = "run",  # Column whose values are the rows
     digits: int = 2,  # After the point
@@ -203,7 +205,7 @@ def show_mean(
 
 # %% ../nbs/32f_scoring.ipynb #ea7adf40
 def compare_runs(
-    frame: "pd.DataFrame",  # From `tidy`
+    frame: DataFrame,  # From `tidy`
     *,
     baseline: str,  # A run of the frame
     measures: Sequence[str] = HEADLINE,  # Each is a family of its own
