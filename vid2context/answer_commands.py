@@ -54,7 +54,7 @@ def _brief(
     ] = "brief",
     policy: Annotated[str | None, _POLICY] = None,
 ) -> Receipt:
-    """Write a cited brief; what could not be cited stands in its appendix.
+    """Write a cited brief; what is not cited stands apart.
 
     Example: vid2context brief ./evidence/videos/* -q "Which camera should I buy?"
     """
@@ -84,7 +84,7 @@ def _extract(
     ] = None,
     policy: Annotated[str | None, _POLICY] = None,
 ) -> Receipt:
-    """Fill a template or a JSON Schema, each item with a checked source.
+    """Fill a template or a JSON Schema, with checked sources.
 
     Example: vid2context extract ./evidence/videos/review --template buyer-guide
     """

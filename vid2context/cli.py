@@ -95,7 +95,7 @@ def _retrieve(
         bool, option("Answer even when nothing fits well.", "--no-abstain")
     ] = False,
 ) -> Receipt:
-    """Write a bundle of cited context: context.md and result.json.
+    """Write a bundle of cited context for a model or a reader.
 
     Example: vid2context retrieve "how does rank fusion treat ties" --depth focused
     """

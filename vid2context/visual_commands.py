@@ -44,7 +44,7 @@ def _index(
         str | None, option("Reader of text; off reads nothing.", metavar="NAME")
     ] = None,
 ) -> Receipt:
-    """Index videos without packing them: frames, text on screen, speech.
+    """Index videos as they are: frames, text on screen, speech.
 
     Stop it when you like; the same call goes on where it was. A video that has
     not changed costs nothing.
@@ -159,7 +159,7 @@ def _export_triples(
     out: Annotated[Path, argument("FILE", "JSON Lines file to write.")],
     video: Annotated[str | None, option("Only this video id.", metavar="ID")] = None,
 ) -> Receipt:
-    """Write captions as triples: video, frame, what a model said of it.
+    """Write captions as triples of video, frame and text.
 
     Example: vid2context export-triples captions.jsonl
     """
