@@ -50,27 +50,24 @@ def _counted(
             raise UsageError("invalid_weight", message, field=name)
     return sorted(name for name in lists if weights[name] > 0)
 
-
-def _split(columns: np.ndarray, sizes: Sequence[int]) -> list[np.ndarray]:
-    "Cut columns that stand in one row into those of each list, worst rank first."
-    ends = np.cumsum(sizes).tolist()
-    return [columns[e - n : e][::-1] for e, n in zip(ends, sizes, strict=True)]
-
 # %% ../nbs/14_fusion.ipynb #8d9a6ab5
 def _sums(
-    parts: Sequence[np.ndarray],  # Columns of each list, worst rank first
+    columns: np.ndarray,  # Columns of the lists, best first, one list after the other
+    sizes: Sequence[int],  # How many of them each list has
     weights: Sequence[float],  # Weight of each list
     k: float,  # Damping
-    width: int,  # Columns
+    width: int,  # Columns there are
 ) -> tuple[np.ndarray, np.ndarray]:  # Columns and scores, best first
     "Score columns, equals by column."
-    table = np.zeros((len(parts), width))
-    for line, part, weight in zip(table, parts, weights, strict=True):
-        line[part] = weight / (k + np.arange(len(part), 0, -1))
-    scores = np.zeros(width)
-    for line in table:
-        scores += line
-    scores = np.round(scores, 12)
+    ranks = k + np.arange(1, max(sizes, default=0) + 1)
+    earned = [w / ranks[:n] for w, n in zip(weights, sizes, strict=True)]
+    given = np.concatenate([np.empty(0), *earned])
+    pairs = columns + np.repeat(np.arange(len(sizes)) * width, sizes)
+    if len(pairs) and np.bincount(pairs).max() > 1:
+        again = np.ones(len(pairs), bool)
+        again[np.unique(pairs, return_index=True)[1]] = False
+        given[again] = 0.0
+    scores = np.round(np.bincount(columns, given, width), 12)
     order = np.argsort(-scores, kind="stable")
     return order, scores[order]
 
@@ -84,11 +81,19 @@ def fuse_rows(
     "Score row numbers by weighted reciprocal rank fusion."
     counted = _counted(lists, weights, k)
     rows = [np.asarray(lists[name], dtype=np.int64) for name in counted]
-    none = np.empty(0, dtype=np.int64)
-    found, columns = np.unique(np.concatenate([none, *rows]), return_inverse=True)
-    parts = _split(columns, [len(part) for part in rows])
-    order, scores = _sums(parts, [weights[n] for n in counted], k, len(found))
+    every = np.concatenate([np.empty(0, np.int64), *rows])
+    found, columns = _compact(every)
+    sizes = [len(part) for part in rows]
+    order, scores = _sums(columns, sizes, [weights[n] for n in counted], k, len(found))
     return found[order], scores
+
+# %% ../nbs/14_fusion.ipynb #b9753539
+def _compact(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    "Number the rows that occur; by a table where row numbers are small."
+    if not len(rows) or rows.min() < 0 or rows.max() > 64 * len(rows):
+        return np.unique(rows, return_inverse=True)
+    seen = np.bincount(rows) > 0
+    return np.flatnonzero(seen), (np.cumsum(seen) - 1)[rows]
 
 # %% ../nbs/14_fusion.ipynb #b0659c1e
 @dataclass(frozen=True)
@@ -109,7 +114,7 @@ class Fusion(Sequence[Fused]):
         scores: list[float],  # 12 decimals
         *,
         order: np.ndarray,  # Column of each unit
-        parts: Mapping[str, np.ndarray],  # List → its columns, worst rank first
+        parts: Mapping[str, np.ndarray],  # List → its columns, best first
         weights: Mapping[str, float],  # List → weight, at least of these lists
         k: float,  # Damping
     ) -> None:
@@ -123,7 +128,7 @@ class Fusion(Sequence[Fused]):
         found = {}
         for name, part in self._parts.items():
             places = np.zeros(len(self.ids), np.int64)
-            places[part] = np.arange(len(part), 0, -1)
+            places[part[::-1]] = np.arange(len(part), 0, -1)
             found[name] = places[self._order].tolist()
         return found
 
@@ -159,12 +164,17 @@ def fuse(
 ) -> Fusion:  # Best first, equals by id; every list found at least one of them
     "Fuse ranked lists of ids and keep what each list gave."
     counted = _counted(lists, weights, k)
-    named = [list(map(str, lists[name])) for name in counted]
-    ids = sorted(set().union(*named))
+    named: list[Sequence[str]] = [lists[name] for name in counted]
+    every = set().union(*named)
+    if {*map(type, every)} - {str}:
+        named = [[str(unit) for unit in part] for part in named]
+        every = set().union(*named)
+    ids, sizes = sorted(every), [len(part) for part in named]
     column = dict(zip(ids, range(len(ids)), strict=True))
     columns = np.fromiter(map(column.__getitem__, chain.from_iterable(named)), np.intp)
-    parts = _split(columns, [len(part) for part in named])
-    order, scores = _sums(parts, [weights[name] for name in counted], k, len(ids))
+    shares = [weights[name] for name in counted]
+    order, scores = _sums(columns, sizes, shares, k, len(ids))
+    parts = np.split(columns, np.cumsum(sizes)[:-1]) if sizes else []
     return Fusion(
         [ids[i] for i in order.tolist()],
         scores.tolist(),
