@@ -1,0 +1,142 @@
+"The site in a real browser, and the commands that its pages name."
+
+import functools
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+CDN = ("cdn.jsdelivr.net", "unpkg.com", "cdnjs.cloudflare.com")
+WIDER = "document.documentElement.scrollWidth - window.innerWidth"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    "The site, built from a copy."
+    folder = tmp_path_factory.mktemp("site")
+    skip = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints", "clips")
+    for name in ("nbs", "vid2context", "tools", "data"):
+        shutil.copytree(ROOT / name, folder / name, ignore=skip)
+    for name in ("_quarto.yml", "index.qmd", "pyproject.toml", "settings.ini"):
+        shutil.copy(ROOT / name, folder)
+    env = {k: v for k, v in os.environ.items() if k != "IN_TEST"}
+    done = subprocess.run(
+        [sys.executable, "tools/site.py"],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    return folder / "_proc" / "_site"
+
+
+@pytest.fixture(scope="module")
+def address(site):
+    "The site, served on loopback."
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+    handler = functools.partial(Quiet, directory=str(site))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def pages(site):
+    return sorted(str(p.relative_to(site)) for p in site.rglob("*.html"))
+
+
+@pytest.mark.browser
+def test_every_page_opens_without_an_error_and_fits_a_phone(site, address, browser):
+    from browser_kit import PHONE, listen
+
+    page = browser.new_page()
+    page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
+    page.route(
+        lambda url: any(host in url for host in CDN), lambda route: route.abort()
+    )
+    told = listen(page)
+    bad = []
+    for name in pages(site):
+        told.clear()
+        page.goto(f"{address}/{name}", wait_until="load")
+        wrong = [t for t in told if not any(host in t for host in (*CDN, "ERR_FAILED"))]
+        wider = page.evaluate(WIDER)
+        wrong += [f"{wider} px wider than a phone"] if wider > 1 else []
+        wrong += [] if page.locator("h1").count() else ["no heading"]
+        bad += [(name, wrong)] if wrong else []
+    page.close()
+    assert bad == []
+
+
+@pytest.mark.browser
+def test_search_theme_and_widgets_twins_work(address, browser):
+    page = browser.new_page()
+    page.goto(f"{address}/nbs/tutorials/judging_a_golden_set.html")
+    twin = page.locator(".v2c-panel").first
+    twin.wait_for()
+    assert twin.locator("svg").first.bounding_box()["width"] > 300
+    paper = "getComputedStyle(document.body).backgroundColor"
+    page.emulate_media(color_scheme="light")
+    light = page.evaluate(paper)
+    page.emulate_media(color_scheme="dark")
+    page.reload()
+    assert page.evaluate(paper) != light
+    page.close()
+
+
+def test_llms_txt_lists_every_page(site):
+    text = (site / "llms.txt").read_text()
+    for name in ("glossary", "how_to", "core", "judging_a_golden_set"):
+        assert re.search(rf"{name}\.llms\.md", text), name
+
+
+def commands():
+    "Yield (page, words) of each vid2context line in the pages' shell blocks."
+    for path in [*sorted((ROOT / "nbs").rglob("[!_.]*.ipynb"))]:
+        for cell in json.loads(path.read_text())["cells"]:
+            if cell["cell_type"] == "markdown":
+                for block in re.findall(
+                    r"```bash\n(.*?)```", "".join(cell["source"]), re.S
+                ):
+                    for line in block.splitlines():
+                        line = line.split(" #")[0].strip()
+                        if line.startswith("vid2context "):
+                            yield path.name, line.split()[1:]
+
+
+def test_commands_and_options_that_pages_name_exist():
+    import typer
+
+    import vid2context.cli  # noqa: F401  registers the commands
+    from vid2context.__main__ import _add_servers
+    from vid2context.shell import app
+
+    _add_servers()
+    root = typer.main.get_command(app)
+    bad, seen = [], 0
+    for page, words in commands():
+        group = root
+        for word in words:
+            if word in getattr(group, "commands", {}):
+                group = group.commands[word]
+        named = [w.split("=")[0] for w in words if w.startswith("--")]
+        known = {o for p in group.params for o in (*p.opts, *p.secondary_opts)}
+        seen += 1
+        missing = [name for name in named if name not in known]
+        if group is root or missing:
+            bad.append((page, " ".join(words), missing))
+    assert seen > 20 and bad == []
