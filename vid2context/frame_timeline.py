@@ -24,7 +24,7 @@ from vid2context.markup import (
 from .text import Table, one_line
 from .text_index import query_terms
 
-# %% ../nbs/20j_frame_timeline.ipynb #273b7523
+# %% ../nbs/20j_frame_timeline.ipynb #40195453
 @dataclass(frozen=True)
 class SeenFrame:
     "Hold one frame and what is known of it."
@@ -76,6 +76,9 @@ class Inspection:
         ]
         columns = ("time", "state", "on screen", "caption", "said", "found by")
         return Table(tuple(rows), columns)
+
+    def __repr__(self) -> str:
+        return f"Inspection({self.item!r}, {len(self.frames)} frames)"
 
     def _repr_html_(self) -> str:
         return inspection_card(self).html

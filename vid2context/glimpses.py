@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['Glimpse', 'look_at', 'glimpse_card']
 
-# %% ../nbs/20o_glimpses.ipynb #1e96d942
+# %% ../nbs/20o_glimpses.ipynb #c164c70f
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .browsing import thumbnail, video_contexts
@@ -14,9 +15,10 @@ from .judgements import parse_moment_id
 from .markup import Markup, link, panel, picture, tag
 from .pipeline import Library
 from .text import one_line, timestamp_url
+from .visual_models import VisualFrame
 from .visual_rows import FrameViews
 
-# %% ../nbs/20o_glimpses.ipynb #2e590ac6
+# %% ../nbs/20o_glimpses.ipynb #68932042
 @dataclass(frozen=True)
 class Glimpse:
     "Hold what a viewer perceives of a moment."
@@ -30,6 +32,9 @@ class Glimpse:
     captions: tuple[str, ...]  # Untrusted; of its frames, each once
     frames: tuple[tuple[float, bytes], ...]  # Time and JPEG
     link: str | None = None  # Untrusted; address that starts there
+
+    def __repr__(self) -> str:
+        return f"Glimpse({self.moment_id!r})"
 
     def _repr_html_(self) -> str:
         return panel(glimpse_card(self), label=self.title).html
@@ -66,25 +71,29 @@ def look_at(
         said=said,
         read=tuple(dict.fromkeys(v.ocr_text for v in near if v.ocr_text)),
         captions=tuple(dict.fromkeys(v.caption for v in near if v.caption)),
-        frames=_pictures(library, name, span.start_s, span.end_s, pictures),
+        frames=_pictures(library, name, near, span.start_s, pictures),
         link=timestamp_url(row.canonical_url, span.start_s),
     )
 
-# %% ../nbs/20o_glimpses.ipynb #dd492e13
+# %% ../nbs/20o_glimpses.ipynb #420261a5
 def _pictures(
-    library: Library, item: str, start_s: float, end_s: float, count: int
+    library: Library,
+    item: str,
+    near: Sequence[VisualFrame],
+    start_s: float,
+    count: int,
 ) -> tuple[tuple[float, bytes], ...]:
-    found: dict[bytes, float] = {}
-    for i in range(count):
-        at_s = start_s + (end_s - start_s) * (i + 0.5) / count
+    "Show what is new in a moment, evenly spread, or the frame it begins with."
+    new = [view.timestamp_s for view in near if view.novelty == "novel"]
+    picks = {int(i * len(new) / count) for i in range(count)} if new else set()
+    found = []
+    for at_s in [new[i] for i in sorted(picks)] or [start_s][:count]:
         try:
-            data = thumbnail(library.catalog, item, round(at_s * 1000))
+            found += [(at_s, thumbnail(library.catalog, item, round(at_s * 1000)))]
         except UsageError as error:
             if error.code != "frame_not_found":
                 raise
-            continue
-        found.setdefault(data, at_s)
-    return tuple((at_s, data) for data, at_s in found.items())
+    return tuple(found)
 
 
 def glimpse_card(
@@ -102,7 +111,7 @@ def glimpse_card(
         )
         for at_s, data in value.frames
     ]
-    shown = player or tag("div", *(frames or [tag("p", "no frame")]), kind="cards")
+    shown = player or tag("div", *(frames or [tag("p", "no frame")]), kind="frames")
     words = [("said", value.said, 700)]
     words += [("on screen", text, 300) for text in value.read[:4]]
     words += [("caption", text, 200) for text in value.captions[:3]]

@@ -22,7 +22,7 @@ from PIL import Image, ImageOps
 from .core import UsageError
 from .text import clean
 
-# %% ../nbs/00j_markup.ipynb #a05a6175
+# %% ../nbs/00j_markup.ipynb #1a18f63f
 @dataclass(frozen=True)
 class Markup:
     "Hold finished HTML; only this module makes it."
@@ -31,6 +31,9 @@ class Markup:
 
     def __str__(self) -> str:
         return self.html
+
+    def __repr__(self) -> str:
+        return f"Markup({len(self.html):,} characters)"
 
     def _repr_html_(self) -> str:
         return self.html
@@ -196,7 +199,7 @@ COLOURS = {
 }
 GREY = "#8a8f98"
 
-# %% ../nbs/00j_markup.ipynb #2f7ea51d
+# %% ../nbs/00j_markup.ipynb #4c911139
 STYLE = """
 .v2c-panel{font:14px/1.45 system-ui,sans-serif;color:inherit;max-width:1000px;
  border:1px solid rgba(128,128,128,.35);border-radius:8px;padding:12px 14px;
@@ -212,6 +215,8 @@ STYLE = """
 .v2c-cards{display:flex;flex-wrap:wrap;gap:10px}
 .v2c-card{flex:1 1 210px;max-width:300px;border:1px solid rgba(128,128,128,.28);
  border-radius:6px;padding:8px;font-size:12.5px;overflow-wrap:anywhere}
+.v2c-frames{display:flex;flex-wrap:wrap;gap:8px}
+.v2c-frames>div{flex:1 1 130px;max-width:256px}
 .v2c-on{outline:2px solid #d9822b;outline-offset:-1px}
 .v2c-panel img,.v2c-panel video{max-width:100%;height:auto;border-radius:4px;
  display:block;margin:0 0 6px;background:rgba(128,128,128,.12)}

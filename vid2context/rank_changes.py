@@ -27,7 +27,7 @@ from vid2context.markup import (
 from .text import Table, one_line
 from .text_index import query_terms
 
-# %% ../nbs/20l_rank_changes.ipynb #2f7f309a
+# %% ../nbs/20l_rank_changes.ipynb #50eda9f1
 @dataclass(frozen=True)
 class Listed:
     "Hold one entry of a list."
@@ -93,6 +93,9 @@ class Exploration:
             for m in self.moments
         ]
         return Table(tuple(rows), ("rank", "video", "time", "score", *self.lists))
+
+    def __repr__(self) -> str:
+        return f"Exploration({self.query!r}, {len(self.moments)} moments)"
 
     def _repr_html_(self) -> str:
         return exploration_card(self).html
@@ -234,7 +237,7 @@ def _said(name: str, text: str, words: Sequence[str]) -> Markup | None:
         "p", tag("span", f"{name} ", kind="quiet"), marked(line, hit), kind="quote"
     )
 
-# %% ../nbs/20l_rank_changes.ipynb #b3e99465
+# %% ../nbs/20l_rank_changes.ipynb #47da494f
 def list_columns(
     value: Exploration,  # Any exploration
 ) -> Markup:  # One column a list, one for the fused moments
@@ -249,8 +252,8 @@ def list_columns(
         for m in value.moments
     ]
     head = tag("strong", "fused")
-    columns += [tag("div", head, tag("ol", *fused), kind="list")]
-    return tag("div", *columns, kind="lists")
+    result = tag("div", head, tag("ol", *fused), kind="list")
+    return tag("div", result, *columns, kind="lists")
 
 
 def exploration_card(

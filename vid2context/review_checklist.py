@@ -59,7 +59,7 @@ def _head(checklist: Checklist) -> Markup:
         told += [tag("span", f"validated: {checklist.report.result}", kind="chip")]
     return tag("div", *told, kind="head")
 
-# %% ../nbs/40e_review_checklist.ipynb #2a83f386
+# %% ../nbs/40e_review_checklist.ipynb #4135a306
 class ReviewChecklist(View):
     "Answer the questions of one package."
 
@@ -165,7 +165,7 @@ class ReviewChecklist(View):
         self.reviewer = name
 
     def _draw(self) -> None:
-        waiting = f"{len(self.ticks)} to record" if self.ticks else "all recorded"
+        waiting = f"{len(self.ticks)} to record" if self.ticks else "nothing waits"
         show(self._top, panel(_head(self.checklist), tag("p", waiting, kind="quiet")))
 
     def __repr__(self) -> str:
