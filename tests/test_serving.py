@@ -120,29 +120,37 @@ def test_forms_huge_and_broken_bodies_are_refused(ask):
     assert ask.get("/api/v1/health").status_code == 200
 
 
-def test_a_body_that_never_comes_is_given_up(tmp_path):
-    home, settings = make_library(tmp_path, extra="[serve]\nbody_timeout_s = 0.3\n")
-    with serve(home, settings, "--workers", "0") as (running, token):
-        host, port = running.address.removeprefix("http://").split(":")
-        with socket.create_connection((host, int(port))) as slow:
-            head = f"POST /api/v1/verify HTTP/1.1\r\nHost: {host}:{port}\r\n"
-            head += f"Authorization: Bearer {token}\r\nContent-Length: 99\r\n"
-            slow.sendall(f"{head}Content-Type: application/json\r\n\r\n{{".encode())
-            assert b"did not arrive in 0.3 s" in slow.makefile("rb").read()
+@pytest.fixture(scope="module")
+def tight(tmp_path_factory):
+    caps = "[serve]\nmax_requests = 4\nthreads = 1\nbody_timeout_s = 0.3\n"
+    named = make_library(tmp_path_factory.mktemp("tight"), extra=caps)
+    with serve(*named, "--workers", "0") as (running, token):
+        yield running, token
 
 
-def test_too_much_at_once_is_refused_and_nothing_breaks(tmp_path):
-    caps = "[serve]\nmax_requests = 4\nthreads = 1\n"
-    home, settings = make_library(tmp_path, extra=caps)
-    with (
-        serve(home, settings, "--workers", "0") as (running, token),
-        client(running, token) as asking,
-        ThreadPoolExecutor(24) as pool,
-    ):
+def test_a_body_that_never_comes_is_given_up(tight):
+    running, token = tight
+    host, port = running.address.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as slow:
+        head = f"POST /api/v1/verify HTTP/1.1\r\nHost: {host}:{port}\r\n"
+        head += f"Authorization: Bearer {token}\r\nContent-Length: 99\r\n"
+        slow.sendall(f"{head}Content-Type: application/json\r\n\r\n{{".encode())
+        assert b"did not arrive in 0.3 s" in slow.makefile("rb").read()
+
+
+def test_too_much_at_once_is_refused_and_nothing_breaks(tight):
+    with client(*tight) as asking, ThreadPoolExecutor(24) as pool:
         paths = ["/api/v1/search?q=sentence+permission"] * 120
         codes = [a.status_code for a in pool.map(asking.get, paths)]
         assert set(codes) == {200, 429}
         assert asking.get("/api/v1/health").status_code == 200
+
+
+def test_without_workers_a_brief_is_made_at_once(tight):
+    with client(*tight) as asking:
+        answer = asking.post("/api/v1/briefs", json={"items": ["id-apple"]})
+        assert (answer.status_code, answer.json()["template"]) == (200, "brief")
+        assert asking.get("/api/v1/jobs/7").status_code == 404
 
 
 def test_search_gives_moments_with_pictures_and_links(ask):
@@ -337,12 +345,11 @@ def test_a_killed_server_takes_its_worker_with_it(library):
 def test_other_machines_are_not_served_by_accident(library):
     home, settings = library
     named = ["--home", str(home), "--settings", str(settings), "--host", "0.0.0.0"]
-    for words in (["serve"], ["mcp", "--http"]):
-        command = [sys.executable, "-m", "vid2context", *words, *named]
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert done.returncode == 2
-        assert "open to other machines" in done.stderr
-        assert "Traceback" not in done.stderr
+    command = [sys.executable, "-m", "vid2context", "serve", *named]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "open to other machines" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_found_settings_file_opens_nothing(tmp_path, monkeypatch):

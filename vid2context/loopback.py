@@ -7,9 +7,11 @@ __all__ = ['bind', 'port_of', 'listen', 'listening']
 
 # %% ../nbs/41g_loopback.ipynb #f246c7cb
 import contextlib
+import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -48,8 +50,12 @@ def listen(
     *,
     ready: Callable[[], None] = lambda: None,  # Called when it answers
 ) -> None:
-    "Answer until interrupted."
-    _Server(_config(app), ready).run(sockets=[sock])
+    "Answer until interrupted; raises KeyboardInterrupt after Ctrl-C."
+    server = _Server(_config(app), ready)
+    with contextlib.suppress(KeyboardInterrupt):
+        server.run(sockets=[sock])
+    if server.stopped_by == signal.SIGINT:
+        raise KeyboardInterrupt
 
 
 @contextlib.contextmanager
@@ -77,7 +83,11 @@ def listening(
 class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)
-        self._ready = ready
+        self._ready, self.stopped_by = ready, 0
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.stopped_by = sig
+        super().handle_exit(sig, frame)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)

@@ -3,7 +3,17 @@
 import importlib
 import sys
 
-PARTS = ("vectors", "words", "fusion", "frames", "scan", "cuts", "models", "quotes")
+PARTS = (
+    "vectors",
+    "words",
+    "fusion",
+    "frames",
+    "scan",
+    "cuts",
+    "models",
+    "quotes",
+    "serve",
+)
 BY_NAME = ("million",)  # Too large to run unasked
 
 if __name__ == "__main__":
