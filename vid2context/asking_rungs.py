@@ -32,6 +32,7 @@ class Question(Generic[T]):
     read: Callable[[str, bool], T]  # Text, whether a schema was sent; BadAnswer
     schema: Mapping[str, Any] | None = None  # Strict export, where there is one
     extractive: Callable[[], T] | None = None  # What code gives without a model
+    # What to ask after a bad answer, with its tokens; None: nothing
     repair: Callable[[BadAnswer], tuple[Messages, int]] | None = None
 
 

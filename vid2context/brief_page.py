@@ -25,7 +25,7 @@ class Video(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    videoId: str
+    videoId: str  # As claims cite it
     title: str  # Untrusted
     channel: str | None  # Untrusted
     duration_s: float | None  # Seconds
@@ -80,7 +80,7 @@ class Brief(BaseModel):
 
 def videos_of(
     contexts: Sequence[VideoContext],  # In input order
-) -> list[Video]:
+) -> list[Video]:  # In the same order
     "Name the videos of a call."
     return [
         Video(

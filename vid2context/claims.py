@@ -24,10 +24,10 @@ class Citation(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    videoId: str
+    videoId: str  # Of the video that says it
     title: str  # Of the video; untrusted
-    startSec: float
-    endSec: float
+    startSec: float  # Where the check found it, seconds
+    endSec: float  # Where its last segment ends, seconds
     url: str | None  # Link to that second, from the video's own address
     quote: str | None  # As the model gave it; None for a frame alone
     source_text: str | None  # As the source has it; shown where `score` < 1
@@ -47,11 +47,11 @@ class Unverified(BaseModel):
 
     claim: str  # The statement
     quote: str | None  # As the model gave it, cut at 2,000 characters
-    videoId: str | None
-    startSec: float | None
+    videoId: str | None  # As the model gave it
+    startSec: float | None  # None when it was no time
     reason: str  # Why
     score: float  # Of the best stretch near that time, 0–1
-    foundAtSec: float | None = None
+    foundAtSec: float | None = None  # Where else it was said, seconds
     found_in: dict[str, Any] | None = None  # The other video in which it was said
     pointer: str | None = None  # Place in the model's answer
 

@@ -91,9 +91,7 @@ def extract(
     max_chunk_tokens: int | None = None,  # Most source tokens a call; None: 24,000
     rate_limit_retries: int | None = None,  # Waits for resting rungs; None: settings
     deps: Deps,  # Chain, progress, cancel
-) -> (
-    Extraction
-):  # Raises Vid2ContextError by what went wrong, `cancelled`, `bad-request`
+) -> Extraction:  # Raises Vid2ContextError, as `build_brief` does
     "Fill a template or a schema from videos."
     goal, shape = wanted_shape(template, schema)
     name = None if schema is not None else (template or "summary")

@@ -57,7 +57,7 @@ class Work:
         claims: Sequence[Mapping[str, Any]],  # As they came; untrusted
         *,
         keep_ids: bool = False,  # As `check_claims`
-    ) -> CheckedClaims:
+    ) -> CheckedClaims:  # As `check_claims` gives them
         "Check claims against the videos and the frames that were shown."
         found = check_claims(
             claims,

@@ -141,8 +141,7 @@ def extract_prompt(
 
 # %% ../nbs/19e_prompts.ipynb #2ff5b65b
 def wanted_shape(
-    template: str
-    | None,  # One of `TEMPLATES`; None: `summary` unless a schema is given
+    template: str | None,  # One of `TEMPLATES`; None: `summary`, or the schema
     schema: Mapping[str, Any] | None,  # The caller's own
 ) -> tuple[str, dict[str, Any]]:  # Instructions and shape of the answer
     "Choose between a template and a caller's schema, and check it."

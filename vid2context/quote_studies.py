@@ -47,7 +47,11 @@ class Cutter:
     draw: random.Random  # Seeded
     words: Sequence[str]  # Of the talk, as `quote_words` gives them
 
-    def cut(self, low: int = 8, high: int = 20) -> tuple[int, list[str]]:
+    def cut(
+        self,
+        low: int = 8,  # Fewest words
+        high: int = 20,  # Most words
+    ) -> tuple[int, list[str]]:  # Position of the first word, and the words
         "Draw where a quote begins and its words."
         size = self.draw.randint(low, high)
         at = self.draw.randrange(len(self.words) - size)

@@ -57,7 +57,7 @@ def single_messages(
     template: Template,  # What to look for
     question: str | None,  # Of the caller
     blocks: Sequence[str],  # Every source, fenced
-) -> list[dict[str, str]]:
+) -> list[dict[str, str]]:  # System and user
     "Ask for claims and their grouping in one call."
     rules = (CLAIM_RULE, QUOTE_RULE, GROUP_RULE, shape_rule(SINGLE_ANSWER))
     return messages_of(*_goal(template, question), *rules, *blocks)
@@ -67,7 +67,7 @@ def map_messages(
     template: Template,  # What to look for
     question: str | None,  # Of the caller
     block: str,  # One part of one source, fenced
-) -> list[dict[str, str]]:
+) -> list[dict[str, str]]:  # System and user
     "Ask for the claims of one part."
     part = "This is one part of one video; give the claims of this part."
     rules = (part, CLAIM_RULE, QUOTE_RULE, shape_rule(MAP_ANSWER))
@@ -96,7 +96,7 @@ def reduce_messages(
     template: Template,  # What the brief is for
     question: str | None,  # Of the caller
     claims: Sequence[Mapping[str, Any]],  # `id`, `claim`, `videoId`, `topic`, `stance`
-) -> list[dict[str, str]]:
+) -> list[dict[str, str]]:  # System and user
     "Ask how checked claims belong together."
     merge = "Merge topics that mean the same, and name each by its clearest words."
     rules = (merge, GROUP_RULE, shape_rule(REDUCE_ANSWER))
@@ -108,7 +108,7 @@ def extract_messages(
     question: str | None,  # Of the caller
     shape: Mapping[str, Any],  # JSON Schema of the answer
     blocks: Sequence[str],  # Every source, fenced
-) -> list[dict[str, str]]:
+) -> list[dict[str, str]]:  # System and user
     "Ask for data with its sources in one call."
     rules = (asked_for(question), QUOTE_RULE, shape_rule(shape))
     return messages_of(goal, *rules, *blocks)
@@ -118,10 +118,8 @@ def merge_messages(
     goal: str,  # Instructions of a template, or those for a caller's schema
     question: str | None,  # Of the caller
     shape: Mapping[str, Any],  # From `by_claims`
-    claims: Sequence[
-        Mapping[str, Any]
-    ],  # `id`, `claim`, `quote`, `videoId`, `startSec`
-) -> list[dict[str, str]]:
+    claims: Sequence[Mapping[str, Any]],  # With `id`, `quote`, `startSec`, …
+) -> list[dict[str, str]]:  # System and user
     "Ask for data that rests on checked claims."
     rule = "Use only these claims, and name those that an item rests on by their ids."
     rules = (asked_for(question), rule, shape_rule(shape))
