@@ -1,6 +1,7 @@
 "Hostile files in a batch are refused with their reason; the run goes on, memory flat."
 
 import contextlib
+import json
 import os
 import signal
 import threading
@@ -12,8 +13,8 @@ import numpy as np
 import pytest
 
 from vid2context.core import sha256_bytes
-from vid2context.media import write_clip
-from vid2context.options import Settings
+from vid2context.media import opened, packets_of, write_clip
+from vid2context.options import Media, Settings
 from vid2context.packing import Packer
 from vid2context.settings import load_settings
 from vid2context.validation import validate_collection
@@ -104,3 +105,22 @@ def test_hostile_files_stop_nothing_and_cost_nothing(
     assert {r.result for r in validate_collection(packer.collection)} == {"PASS"}
     again = packer.pack([str(videos / "victim.mp4")])
     assert again.counts["packed"] == 1
+
+
+def test_damage_is_told_where_a_reader_looks(quick: Settings, tmp_path: Path) -> None:
+    clip = tmp_path / "hurt.mkv"
+    write_clip(clip, waves(60), fps=10, options={"g": "1"})
+    with opened(clip, settings=Media()) as container:
+        packets = packets_of(container, container.streams.video)
+        bodies = [bytes(packet) for packet in packets if packet.size]
+    data = clip.read_bytes()
+    for body in bodies[20:25]:
+        data = data.replace(body, b"\xff" * len(body))
+    clip.write_bytes(data)
+    packer = Packer(tmp_path / "evidence", settings=quick)
+    assert packer.pack([str(clip)]).items[0].result.startswith("PASS")
+    package = packer.collection / "videos" / "hurt"
+    page = (package / "deliverables" / "context.md").read_text()
+    assert "Undecodable pictures: 0.5 s in all, places: 1, the first at 00:02" in page
+    receipt = json.loads((package / "source" / "receipt.json").read_bytes())
+    assert receipt["warnings"] == ["undecodable: 2.000-2.500 s"]

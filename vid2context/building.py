@@ -174,7 +174,8 @@ def build_package(
         context_language=wish.context_language,
     )
     unread = [one for one in heard.issues if one.startswith("track_refused")]
-    _sign(stage, wish.digest(settings), [*refusals, *unread])
+    told = [*refusals, *unread, *_losses(frames)]
+    _sign(stage, wish.digest(settings), told)
     return source, validate_package(stage, renewing=True)
 
 
@@ -245,6 +246,13 @@ def _hear(
     )
     shutil.rmtree(stage / ".pieces", ignore_errors=True)
     return found
+
+
+def _losses(frames: FrameSet) -> list[str]:
+    lost = [g for g in frames.coverage["gaps"] if g["reason"] == "undecodable"]
+    spans = [f"{gap['start_s']:.3f}-{gap['end_s']:.3f} s" for gap in lost]
+    more = [f"undecodable: {len(spans) - 20} more"] if len(spans) > 20 else []
+    return [*(f"undecodable: {span}" for span in spans[:20]), *more]
 
 
 def _sign(folder: Path, options_sha256: str, refusals: Sequence[str]) -> None:

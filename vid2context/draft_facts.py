@@ -41,6 +41,8 @@ class Facts:
     requested_profile: str  # As asked: `auto`, `standard` or `visual-heavy`
     profile: str  # As resolved
     readers: tuple[str, ...]  # Identities of the programs that read frames
+    lost: tuple[tuple[float, float], ...] = ()  # Undecodable stretches, seconds
+    ends_early: bool = False  # The file is shorter than its header says
 
     def clock(
         self,
@@ -96,6 +98,12 @@ def measure(
         requested_profile=frames.coverage["requested_profile"],
         profile=frames.coverage["resolved_profile"],
         readers=tuple(sorted(name for name in named if name)),
+        lost=tuple(
+            (gap["start_s"], gap["end_s"])
+            for gap in frames.coverage.get("gaps", ())
+            if gap["reason"] == "undecodable"
+        ),
+        ends_early="ends_early" in (frames.info.issues or ()),
     )
 
 # %% ../nbs/08j_draft_facts.ipynb #1abfc933

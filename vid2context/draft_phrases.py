@@ -25,6 +25,9 @@ PHRASES: dict[str, dict[str, str]] = {
         "share": "- Speech covers {share} % of {duration}: {words} words.",
         "frames": "- Frames: {uniform} uniform, {adaptive} adaptive ({black} black). "
         "Profile {profile}. Largest gap without an adaptive frame: {gap} s.",
+        "lost": "- Undecodable pictures: {seconds} s in all, places: {places}, the "
+        "first at {first}; coverage.json names each.",
+        "ends_early": "- The file ends before its header says; the rest is missing.",
         "readers": "- Frames were read by: {readers}.",
         "no_readers": "- No program read the frames.",
         "unreviewed": "- No person has reviewed a frame, a quote or a class.",
@@ -81,6 +84,10 @@ PHRASES: dict[str, dict[str, str]] = {
         "share": "- El habla cubre el {share} % de {duration}: {words} palabras.",
         "frames": "- Fotogramas: {uniform} uniformes, {adaptive} adaptativos ({black} "
         "negros). Perfil {profile}. Mayor intervalo sin fotograma adaptativo: {gap} s.",
+        "lost": "- Imágenes sin decodificar: {seconds} s en total, lugares: {places}, "
+        "el primero en {first}; coverage.json los nombra todos.",
+        "ends_early": "- El archivo termina antes de lo que dice su cabecera; falta el "
+        "resto.",
         "readers": "- Los fotogramas los leyó: {readers}.",
         "no_readers": "- Ningún programa leyó los fotogramas.",
         "unreviewed": "- Nadie ha revisado un fotograma, una cita ni una clase.",

@@ -112,7 +112,22 @@ class _Page:
         readers = (
             self.say("readers", readers=names) if names else self.say("no_readers")
         )
-        return "\n".join([words, self.measured(), readers, self.say("unreviewed")])
+        told = [words, self.measured(), *self.damage(), readers]
+        return "\n".join([*told, self.say("unreviewed")])
+
+    def damage(self) -> list[str]:
+        facts, told = self.facts, []
+        if facts.lost:
+            seconds = sum(end - start for start, end in facts.lost)
+            told = [
+                self.say(
+                    "lost",
+                    seconds=f"{seconds:.1f}",
+                    places=len(facts.lost),
+                    first=facts.clock(facts.lost[0][0]),
+                )
+            ]
+        return [*told, self.say("ends_early")] if facts.ends_early else told
 
     def summary(self) -> str:
         if not self.draft.summary:
