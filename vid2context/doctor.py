@@ -192,13 +192,17 @@ def _foreign_keys(home: Path) -> Iterator[Check]:
 
 def _schema(home: Path) -> Iterator[Check]:
     with _read_only(home) as db:
-        rows = db.execute("SELECT value FROM schema_meta WHERE key = 'version'")
-        row = rows.fetchone()
-    if not row or not str(row[0]).isdigit():
+        meta = dict(db.execute("SELECT key, value FROM schema_meta").fetchall())
+    if not str(meta.get("version", "")).isdigit():
         message = "The tables have no version of ours; restore a copy of the library."
         yield Check("schema_version", "error", message)
         return
-    version = int(row[0])
+    if meta.get("library_id") != read_library_id(home):
+        message = "catalog.sqlite belongs to another library than meta.json; put the "
+        message += "right one back, or delete the library and sync again."
+        yield Check("schema_version", "error", message)
+        return
+    version = int(meta["version"])
     if version == len(STEPS):
         yield Check("schema_version", "ok", f"The schema is version {version}.")
     else:

@@ -6,6 +6,7 @@
 __all__ = ['rebuild']
 
 # %% ../nbs/13a_rebuild.ipynb #b78e2e32
+import sqlite3
 from pathlib import Path
 
 from .catalog import Catalog
@@ -40,6 +41,7 @@ def rebuild(
             written = tuple(publish(writer, fresh=True))
             return SyncReport(home.absolute(), False, (), written)
         with writer.transaction() as db:
+            _drop_orphans(db)
             sql = """UPDATE packages SET derivation_sha256 = ''
                 WHERE source != 'bare' AND (?1 IS NULL OR source = ?1)"""
             db.execute(sql, [source])
@@ -50,6 +52,13 @@ def rebuild(
     return report
 
 # %% ../nbs/13a_rebuild.ipynb #519fe610
+def _drop_orphans(db: sqlite3.Connection) -> None:
+    "Delete rows whose parent is lost, and those that lose theirs by it."
+    while lost := db.execute("PRAGMA foreign_key_check").fetchall():
+        for table, row, *_ in lost:
+            db.execute(f'DELETE FROM "{table}" WHERE rowid = ?', [row])
+
+
 _UNUSED = """
 DELETE FROM vectors WHERE instr(fingerprint, ':') = 0
     AND sha256 NOT IN (SELECT text_sha256 FROM fragments)
