@@ -1,5 +1,6 @@
 "Retrieval: whole queries over a real library on disk, with a small honest embedder."
 
+import os
 import random
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -367,6 +368,63 @@ def test_any_text_is_answered_or_refused(retriever, text):
         retriever.search(text, abstain=False)
     except UsageError as error:
         assert error.code == "invalid_query"
+
+
+WORDS = sorted({word for topic in TOPICS.values() for word in topic.split()})
+GLUE = [
+    " ",
+    " AND ",
+    " OR NOT ",
+    ": ",
+    ' "',
+    '" ',
+    " (",
+    ")^2 ",
+    " [draft] -",
+    "\x00",
+    "\u202e ",
+    " \U0001f388 ",
+    " https://a.example/?q=",
+    "' -- ",
+    " {x TO y} ",
+    " 城へ ",
+    " מים ",
+    "\ud800",
+    "~5 *",
+    "\n> ",
+]
+SHAPES = [
+    str.upper,
+    str.title,
+    str,
+    lambda word: "\u0301".join(word),
+    lambda word: "".join(chr(ord(c) + 0xFEE0) for c in word),
+]
+HOSTILE = int(os.environ.get("VID2CONTEXT_HOSTILE_QUERIES", "120"))
+
+
+@settings(
+    max_examples=HOSTILE,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(GLUE), st.sampled_from(WORDS), st.sampled_from(SHAPES)
+        ),
+        min_size=1,
+        max_size=8,
+    ),
+    st.sampled_from(GLUE),
+)
+def test_words_of_the_corpus_are_found_however_they_are_asked(retriever, parts, end):
+    query = "".join(glue + shape(word) for glue, word, shape in parts) + end
+    by_word = retriever.query(query, abstain=False, channels=["lexical"])
+    assert by_word.units, query
+    terms = retriever.indexes.text.matched_terms(by_word.query, by_word.units[0].id)
+    assert {*terms} & {word for _, word, _ in parts}, query
+    assert retriever.search(query, abstain=False).moments, query
 
 
 def test_a_long_query_is_cut_for_the_vectors_only(retriever):
