@@ -268,7 +268,7 @@ def _listen(
             duration_s=info.duration_s,
             settings=settings.transcript,
             spoken=spoken,
-            audio=reader.audio if sounds else None,
+            audio=reader.sound if sounds else None,
             recognizer=perception.recognizer if sounds else None,
             checkpoints=pieces if pieces.is_dir() else None,
         )
