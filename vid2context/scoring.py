@@ -140,7 +140,8 @@ def summarise(
 
     rows = []
     kept = frame[frame["measure"].isin(list(measures))]
-    groups = frame.groupby(list(by), sort=False, dropna=False).groups
+    keys = list(by) if len(by) > 1 else by[0]
+    groups = frame.groupby(keys, sort=False, dropna=False).groups
     for key in groups:
         names = key if isinstance(key, tuple) else (key,)
         part = kept

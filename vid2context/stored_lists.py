@@ -132,7 +132,7 @@ def collect_lists(
             (p.source, p.video_id): p.duration_s for p in packages if p.duration_s
         },
         backgrounds={name: one for name, one in yards.items() if one is not None},
-        about={**_models(asking), **(about or {})},
+        about=json.loads(canonical_json({**_models(asking), **(about or {})})),
     )
 
 # %% ../nbs/32c_stored_lists.ipynb #52680ddb

@@ -1,0 +1,408 @@
+"""Stored lists, replays, runs, grids, pools and causes, beyond their lessons."""
+
+import gzip
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from library_kit import WordModel
+
+from vid2context.catalog import Catalog
+from vid2context.core import Span, UsageError, Vid2ContextError
+from vid2context.experiments import evaluate
+from vid2context.failures import find_cause
+from vid2context.golden_files import GoldenSet, check_videos, load_golden, read_trec
+from vid2context.grids import grid, run_grid, tune
+from vid2context.indexes import open_indexes
+from vid2context.ingest import Models
+from vid2context.judgements import GoldenQuery, Hit
+from vid2context.latency import percentile
+from vid2context.options import Retrieval, Settings, Sync
+from vid2context.outside_sets import load_external
+from vid2context.pools import Decision, append_decision, make_pool, read_decisions
+from vid2context.recordings import Spoken
+from vid2context.replays import Answer, Configuration, replay
+from vid2context.retrieval import Retriever
+from vid2context.run_files import StoredRun, make_manifest, read_run, write_run
+from vid2context.scoring import score_answers, summarise, tidy
+from vid2context.stored_lists import collect_lists, read_lists, write_lists
+from vid2context.transcript_libraries import index_transcripts
+from vid2context.workshop import blind_answers, chance_answers
+
+ROOT = Path(__file__).resolve().parents[1]
+pytest.importorskip("ir_measures")
+
+TALKS = {
+    "boats": ("the harbour opens at six", "fishermen mend their nets by hand"),
+    "bread": ("knead the dough until it is smooth", "the oven must be very hot"),
+    "tides": ("spring tides follow the full moon", "the moon pulls the sea"),
+    "glue": ("hide glue lets go with warm water", "a modern glue holds for ever"),
+}
+
+
+def moment(video: str, start: float, end: float, **more: Any) -> dict[str, Any]:
+    return {"video_id": video, "start": start, "end": end, **more}
+
+
+def row(name: str, text: str, *relevant: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"query_id": name, "query": text, "relevant": list(relevant), **more}
+
+
+ROWS = [
+    row("q1", "when does the harbour open", moment("boats", 0, 9)),
+    row("q2", "smooth dough", moment("bread", 0, 9)),
+    row("q3", "who pulls the sea", moment("tides", 10, 19)),
+    row(
+        "q4",
+        "glue and warm water",
+        moment("glue", 0, 9),
+        must_not=[moment("glue", 40, 49)],
+    ),
+    row("q5", "price of a train ticket", kind="no_answer"),
+]
+
+
+def write_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    return path
+
+
+@pytest.fixture(scope="module")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> GoldenSet:
+    return load_golden(write_rows(tmp_path_factory.mktemp("g") / "talks.jsonl", ROWS))
+
+
+@pytest.fixture(scope="module")
+def retriever(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Retriever]:
+    "A real library of four talks of four minutes, searched by words and by vectors."
+    home, model = tmp_path_factory.mktemp("library") / "home", WordModel()
+    talks = {
+        name: [Spoken(10.0 * i, 10.0 * i + 9, lines[i % 2]) for i in range(24)]
+        for name, lines in TALKS.items()
+    }
+    settings = Sync(window_s=10.0)
+    index_transcripts(home, talks, models=Models(embedder=model), settings=settings)
+    with Catalog.open(home) as catalog, open_indexes(catalog) as indexes:
+        yield Retriever(catalog, indexes, embedder=model)
+
+
+@pytest.fixture(scope="module")
+def stored(retriever: Retriever, golden: GoldenSet):
+    return collect_lists(retriever, golden.queries)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"weights": "fixed"},
+        {"k": 5.0},
+        {"reach_z": 0.0},
+        {"moment_s": 15.0, "gap_s": 0.0},
+    ],
+    ids=str,
+)
+def test_a_replay_is_the_search_itself(retriever, golden, stored, changes) -> None:
+    settings = replace(Retrieval(), **changes)
+    real = Retriever(
+        retriever.catalog,
+        retriever.indexes,
+        embedder=retriever.engine.embedder,
+        settings=settings,
+    )
+    answers = replay(stored, Configuration("same", settings=settings))
+    for query in golden.queries:
+        found = real.search(query.query, top_k=100, abstain=False)
+        told = real.search(query.query, top_k=1).relevance
+        answer = answers[query.query_id]
+        want = [(m.video_id, m.start_s, m.end_s, m.score) for m in found.moments]
+        spans = [(h.video_id, h.span.start_s, h.span.end_s) for h in answer.hits]
+        have = [(*s, score) for s, score in zip(spans, answer.scores, strict=True)]
+        assert have == want
+        assert (answer.verdict, answer.confidence) == (told.verdict, told.confidence)
+
+
+def test_a_replay_of_one_channel_is_the_search_of_one_channel(
+    retriever, stored
+) -> None:
+    answers = replay(stored, Configuration("words", channels=("lexical",)))
+    found = retriever.search("smooth dough", channels=["lexical"], abstain=False)
+    assert [m.score for m in found.moments] == list(answers["q2"].scores[:10])
+
+
+def test_stored_lists_survive_the_disk_byte_for_byte(stored, tmp_path) -> None:
+    write_lists(tmp_path / "a", stored)
+    back = read_lists(tmp_path / "a")
+    assert (back, back.digest) == (stored, stored.digest)
+    write_lists(tmp_path / "b", back)
+    for path in sorted((tmp_path / "a").iterdir()):
+        assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
+
+
+def test_no_text_of_a_video_is_in_stored_lists(stored, tmp_path) -> None:
+    write_lists(tmp_path, stored)
+    data = b"".join(
+        gzip.decompress(path.read_bytes()) for path in tmp_path.glob("*.gz")
+    )
+    assert b"fishermen mend" not in data and b"modern glue" not in data
+
+
+def test_two_processes_score_what_one_does(stored, golden, tmp_path) -> None:
+    lines = grid(Configuration("g"), mode=("fixed", "adaptive"), k=(5.0, 60.0))
+    alone = run_grid(stored, golden, lines, workers=1, cache=tmp_path)
+    kept = {path.name for path in tmp_path.iterdir()}
+    both = run_grid(stored, golden, lines, workers=2)
+    again = run_grid(stored, golden, lines, workers=1, cache=tmp_path)
+    assert alone.equals(both) and alone.equals(again)
+    assert {path.name for path in tmp_path.iterdir()} == kept
+    assert len(kept) == 4
+
+
+def test_tuning_never_scores_a_need_with_a_row_chosen_by_it(stored, golden) -> None:
+    lines = grid(Configuration("g"), k=(1.0, 60.0), moment_s=(10.0, 60.0))
+    frame = run_grid(stored, golden, lines, workers=1)
+    for need in dict.fromkeys(frame["need"]):
+        lowered = frame.copy()
+        mine = lowered["need"] == need
+        lowered.loc[mine, "value"] = 1 - lowered.loc[mine, "value"]
+        for seed in (1, 2):
+            first = tune(frame, measure="nDCG@10", folds=4, seed=seed)
+            second = tune(lowered, measure="nDCG@10", folds=4, seed=seed)
+            fold = next(i for i in range(4) if need in _held(frame, seed, i))
+            assert first.chosen[fold] == second.chosen[fold]
+
+
+def _held(frame, seed: int, fold: int) -> set[str]:
+    from vid2context.grids import fold_needs
+
+    dealt = fold_needs(frame["need"], folds=4, seed=seed)
+    return {need for need, i in dealt.items() if i == fold}
+
+
+def test_an_evaluation_runs_from_library_to_disk(retriever, golden, tmp_path) -> None:
+    done = evaluate(retriever, golden, settings=Settings(), run="first")
+    back = read_run(done.write(tmp_path))
+    assert back.answers.keys() == done.run.answers.keys()
+    assert score_answers(back.answers, golden) == score_answers(
+        done.run.answers, golden
+    )
+    names = {path.name for path in (tmp_path / "first").iterdir()}
+    assert {"manifest.json", "run.trec", "qrels.trec", "run.jsonl.gz"} <= names
+
+
+def test_run_files_have_strictly_falling_whole_scores(
+    retriever, golden, tmp_path
+) -> None:
+    done = evaluate(retriever, golden, settings=Settings(), run="first")
+    lines = (done.write(tmp_path) / "run.trec").read_text().splitlines()
+    by_query: dict[str, list[int]] = {}
+    for line in lines:
+        query, _, _, rank, score, tag = line.split()
+        assert (int(score), tag) == (101 - int(rank), "first")
+        by_query.setdefault(query, []).append(int(score))
+    assert all(s == sorted(set(s), reverse=True) for s in by_query.values())
+    assert "q5" not in by_query
+    files = read_trec(tmp_path / "first/run.trec", tmp_path / "first/qrels.trec")
+    assert files.notes == ()
+
+
+def test_the_manifest_names_input_and_not_the_machine(golden) -> None:
+    facts = {"golden": golden, "settings": Settings(), "configuration": {}, "index": {}}
+    one = make_manifest("a", seed=1, machine={"cpu": "x"}, **facts)
+    two = make_manifest("a", seed=1, machine={"cpu": "y"}, timings={"s": 3}, **facts)
+    assert one["digest"] == two["digest"]
+    assert make_manifest("a", seed=2, **facts)["digest"] != one["digest"]
+    other = {**facts, "golden": replace(golden, sha256="1" * 64)}
+    assert make_manifest("a", seed=1, **other)["digest"] != one["digest"]
+
+
+def test_a_manifest_says_no_secret_and_no_place(golden, tmp_path) -> None:
+    usual = Settings()
+    changed = replace(
+        usual,
+        retrieval=Retrieval(k=7.0),
+        evaluation=replace(usual.evaluation, external_sets=str(tmp_path)),
+        providers=replace(usual.providers, model_folder=str(Path.home() / "model")),
+    )
+    manifest = make_manifest(
+        "a", golden=golden, settings=changed, configuration={}, index={}, seed=1
+    )
+    text = json.dumps(manifest)
+    assert str(tmp_path) not in text and str(Path.home()) not in text
+    assert manifest["settings"]["changed"]["retrieval.k"] == 7.0
+    assert manifest["settings"]["changed"]["evaluation.external_sets"] == "set"
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([ROWS[0], {**ROWS[0]}], "t.jsonl:2: query_id 'q1' stands already in line 1"),
+        ([{**ROWS[0], "query_id": "a b"}], "t.jsonl:1: query_id: needs letters"),
+        ([row("q", "x", moment("v", -2, 9))], "t.jsonl:1: relevant[0].start"),
+        ([row("q", "x", moment("v", 9, 2))], "t.jsonl:1: relevant[0].end"),
+        ([row("q", "x", moment("v", 1, 1.5))], "t.jsonl:1: relevant[0].end"),
+        ([row("q", "x")], "t.jsonl:1: relevant: is empty exactly when"),
+        ([row("q", "x", moment("v", 1, 9, grade=7))], "t.jsonl:1: relevant[0].grade"),
+        ([], "t.jsonl:1: the file holds no query"),
+    ],
+)
+def test_a_bad_golden_set_is_named_by_file_and_line(tmp_path, rows, said) -> None:
+    with pytest.raises(Vid2ContextError) as error:
+        load_golden(write_rows(tmp_path / "t.jsonl", rows))
+    assert error.value.code == "golden_invalid" and said in error.value.message
+
+
+def test_every_defect_of_a_golden_set_is_told_at_once(tmp_path) -> None:
+    rows = [row("a b", "x", moment("v", 9, 2)), row("q", "", moment("v", 1, 9))]
+    path = write_rows(tmp_path / "t.jsonl", rows)
+    path.write_text(path.read_text() + "{not json\n")
+    with pytest.raises(Vid2ContextError) as error:
+        load_golden(path)
+    told = error.value.message
+    assert [f"t.jsonl:{n}: " in told for n in (1, 2, 3)] == [True] * 3
+
+
+def test_a_missing_video_is_named_by_file_and_line(golden) -> None:
+    with pytest.raises(Vid2ContextError) as error:
+        check_videos(golden, {"boats", "bread", "glue"})
+    assert "talks.jsonl:3: the library has no video 'tides'" in error.value.message
+
+
+@pytest.mark.parametrize(
+    ("run", "qrels", "said"),
+    [
+        ("q9 Q0 a 1 5 x\n", "q1 0 a 3\n", "run.trec:1: no judgement for query 'q9'"),
+        ("q1 Q0 a 1 5 x\n", "q1 0 a b 3\n", "qrels.trec:1: 5 columns, not 4"),
+        ("q1 Q0 a 1 five x\n", "q1 0 a 3\n", "run.trec:1: 'five' is no number"),
+        ("q1 Q0 a 1 nan x\n", "q1 0 a 3\n", "run.trec:1: 'nan' is no number"),
+        (
+            "q1 Q0 a 1 5 x\nq1 Q0 a 2 4 x\n",
+            "q1 0 a 3\n",
+            "run.trec:2: 'a' stands twice",
+        ),
+        (
+            "q1 Q0 a 1 5 x\n",
+            "q1 0 a 3\nq1 0 a 0\n",
+            "qrels.trec:2: 'a' is judged twice",
+        ),
+        ("", "q1 0 a 3\n", "run.trec:1: the file holds no row"),
+    ],
+)
+def test_bad_trec_files_are_named_by_file_and_line(tmp_path, run, qrels, said) -> None:
+    (tmp_path / "run.trec").write_text(run)
+    (tmp_path / "qrels.trec").write_text(qrels)
+    with pytest.raises(Vid2ContextError) as error:
+        read_trec(tmp_path / "run.trec", tmp_path / "qrels.trec")
+    assert said in error.value.message
+
+
+def test_judgements_without_a_golden_query_are_named(tmp_path) -> None:
+    (tmp_path / "run.trec").write_text("q1 Q0 a 1 5 x\n")
+    (tmp_path / "qrels.trec").write_text("q1 0 a 3\nq8 0 a 3\n")
+    with pytest.raises(Vid2ContextError, match=r"qrels.trec:2: query 'q8' is judged"):
+        read_trec(tmp_path / "run.trec", tmp_path / "qrels.trec", queries=["q1"])
+
+
+def test_ties_are_told_and_rows_decide(tmp_path) -> None:
+    (tmp_path / "run.trec").write_text("q1 Q0 z 1 5 x\nq1 Q0 a 2 5 x\n")
+    (tmp_path / "qrels.trec").write_text("q1 0 a 3\nq2 0 a 3\n")
+    files = read_trec(tmp_path / "run.trec", tmp_path / "qrels.trec")
+    assert files.run == {"q1": ["z", "a"]}
+    assert "1 tied scores" in files.notes[0] and "'q2' has no row" in files.notes[1]
+
+
+def test_an_empty_run_is_an_error(golden, tmp_path) -> None:
+    manifest = make_manifest(
+        "a", golden=golden, settings=Settings(), configuration={}, index={}, seed=1
+    )
+    write_run(tmp_path, StoredRun("a", manifest, {}), golden, source="s")
+    with pytest.raises(Vid2ContextError, match="holds no query"):
+        read_run(tmp_path)
+
+
+def test_a_query_without_hits_scores_zero_and_a_lost_measure_is_missing(golden) -> None:
+    nothing = Answer((), (), "low", 0.0, None, {}, ())
+    frame = tidy({"none": {"q1": nothing}}, golden)
+    mean = summarise(frame, measures=["nDCG@10", "mAP[long]"], seed=1)
+    assert mean["mean"].tolist()[0] == 0.0
+    assert mean["n"].tolist() == [4, 0] and mean["mean"].isna().tolist()[1]
+
+
+def test_one_assessor_is_enough_and_two_are_told_apart(tmp_path) -> None:
+    path, docid = tmp_path / "d.jsonl", "s:v#0-9000"
+    append_decision(path, Decision("q1", docid, 3, "ana", 1.0))
+    assert len(read_decisions(path)) == 1
+    with pytest.raises(Vid2ContextError, match="grade 4 is not"):
+        append_decision(path, Decision("q1", docid, 4, "ana", 1.0))
+    assert len(path.read_text().splitlines()) == 1
+
+
+def test_a_pool_hides_rank_and_run(golden) -> None:
+    hits = tuple(Hit("s", "boats", Span(20.0 * i, 20.0 * i + 9)) for i in range(8))
+    answer = Answer(hits, tuple(range(8, 0, -1)), "low", 1.0, None, {}, ({},) * 8)
+    pool = make_pool({"a": {"q1": answer}}, golden, seed=5)
+    assert [e.start_s for e in pool] != [h.span.start_s for h in hits]
+    assert {f for e in pool for f in vars(e)} == {
+        "query_id", "query", "docid", "video_id", "start_s", "end_s",
+    }  # fmt: skip
+
+
+def test_floors_know_nothing_of_the_video(stored, golden, tmp_path) -> None:
+    drawn = chance_answers(stored, golden.needs(), seed=3, count=5)
+    assert all(len({(h.video_id, h.span) for h in a.hits}) == 5 for a in drawn.values())
+    blind = blind_answers(
+        {name: name for name in TALKS}, golden, folder=tmp_path / "i", source="s"
+    )
+    assert {len(answer.hits) for answer in blind.values()} == {0, 1}
+
+
+def test_causes_follow_the_stages(stored, golden) -> None:
+    query = golden.queries[0]
+    answers = replay(stored, Configuration("words", channels=("lexical",)))
+    assert find_cause(query, answers["q1"], stored, k=10) is None
+    gone = query.model_copy(
+        update={
+            "relevant": (
+                query.relevant[0].model_copy(update={"start": 900.0, "end": 909.0}),
+            )
+        }
+    )
+    assert find_cause(gone, answers["q1"], stored, k=5) == "not_sampled"
+
+
+def test_an_outside_set_with_a_hole_is_named(tmp_path) -> None:
+    (tmp_path / "transcripts").mkdir()
+    (tmp_path / "transcripts" / "v.json").write_text('[{"start": 0}]')
+    write_rows(tmp_path / "queries.jsonl", [row("q", "x", moment("v", 0, 9))])
+    with pytest.raises(Vid2ContextError, match=r"v.json:1: no list of start"):
+        load_external(tmp_path)
+
+
+def test_percentiles_are_values_that_were_measured() -> None:
+    values = [float(v) for v in range(1, 21)]
+    assert (percentile(values, 0.95), percentile(values, 0.5)) == (19.0, 10.0)
+    with pytest.raises(UsageError):
+        percentile([], 0.5)
+
+
+def test_the_outside_set_is_read_whole(real_data) -> None:
+    folder = real_data / "retrieval" / "tutorialvqa"
+    if not folder.is_dir():
+        pytest.skip("the set is not there")
+    found = load_external(folder, sample=500, seed=20260810)
+    assert (len(found.golden.queries), len(found.transcripts)) == (500, 76)
+    again = load_external(folder, sample=500, seed=20260810)
+    assert [q.query_id for q in again.golden.queries] == [
+        q.query_id for q in found.golden.queries
+    ]
+
+
+def test_golden_queries_without_an_answer_are_at_least_twenty() -> None:
+    found = load_golden(ROOT / "data" / "golden" / "samples.jsonl").queries
+    none = [query for query in found if not query.right]
+    near = [query for query in none if query.must_not]
+    assert len(none) >= 20 and len(near) >= 8
+    assert all(isinstance(query, GoldenQuery) for query in found)
