@@ -142,19 +142,26 @@ def _check(
 def _verify(
     service: Service,
     claims: Annotated[
-        Path, argument(None, "JSON list of claims: videoId, quote, startSec.")
+        Path,
+        argument(None, "JSON list of claims: videoId, quote, startSec; or a brief."),
     ],
     items: Annotated[
         list[str],
         argument("ITEM", "Video id, source:video or package."),
     ],
     accept: Annotated[str | None, option("strict or verdict [default: strict]")] = None,
+    bundle: Annotated[
+        Path | None, option("Bundle the claims were written from, for their frames.")
+    ] = None,
+    replay: Annotated[
+        bool, option("Also repeat the receipts that claims carry.", "--replay")
+    ] = False,
 ) -> Receipt:
     """Check quotes against what was said, word by word.
 
     Example: vid2context verify claims.json ./evidence/videos/harbour-tour
     """
-    return service.verify(claims, items, accept=accept)
+    return service.verify(claims, items, accept=accept, bundle=bundle, repeat=replay)
 
 # %% ../nbs/42c_cli.ipynb #2877f335
 @command("status")

@@ -18,6 +18,7 @@ from .asking import embed_query
 from .bundle import Bundle
 from .catalog import Catalog
 from .citations import refusal_reason, verify_citation
+from .claims import frames_served, repeated
 from vid2context.context import (
     build_bundle,
     check_bundle,
@@ -320,17 +321,20 @@ class Library(Answering):
         *,
         contexts: Sequence[VideoContext] = (),  # Videos that were read already
         accept: str | None = None,  # `strict` or `verdict`; None: settings
+        bundle: Path | str | None = None,  # What the writer was given; for frames
+        repeat: bool = False,  # True also repeats the receipt of each claim
     ) -> Verdicts:  # In the order of the claims
         "Check quotes against what was said."
         contexts = [*contexts, *self.contexts(items)]
         rule = accept or self.settings.citations.accept
-        return Verdicts(
-            tuple(
-                {**claim, **verdict, "refusal": refusal_reason(verdict)}
-                for claim in claims
-                for verdict in [verify_citation(claim, contexts, accept=rule)]
-            )
-        )
+        served = None if bundle is None else frames_served(read_bundle(Path(bundle))[0])
+        found = []
+        for claim in claims:
+            shown = served and served.get(str(claim.get("videoId")), set())
+            verdict = verify_citation(claim, contexts, accept=rule, served=shown)
+            row = {**claim, **verdict, "refusal": refusal_reason(verdict)}
+            found.append(row | (repeated(claim, contexts) if repeat else {}))
+        return Verdicts(tuple(found))
 
     def status(self) -> Status:  # Counts, sources, runs
         "Count what is in the library."

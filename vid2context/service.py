@@ -239,10 +239,15 @@ class Service(
         items: Sequence[str],  # Video ids, `source:video` or package paths
         *,
         accept: str | None = None,  # `strict` or `verdict`; None: settings
+        bundle: Path | None = None,  # What the writer was given; for frames
+        repeat: bool = False,  # True also repeats the receipt of each claim
     ) -> Receipt:  # Keys `claims`, `counts`
         "Check quotes against what was said."
-        found = self.library.verify(read_claims(claims), items, accept=accept)
-        refused = found.counts["refused"]
+        found = self.library.verify(
+            read_claims(claims), items, accept=accept, bundle=bundle, repeat=repeat
+        )
+        changed = [c for c in found.claims if c.get("replay", "same") != "same"]
+        refused = found.counts["refused"] + len(changed)
         data = {"claims": list(found.claims), "counts": found.counts}
         status = "failed" if refused else "ok"
         return Receipt("verify", status, self.home, data, int(refused > 0))

@@ -245,6 +245,7 @@ def _verify(data: Mapping[str, Any]) -> Iterable[Any]:
             timestamp_label(at_s) if at_s is not None else "",
             f"score {claim['score']:.2f}",
             cell(why),
+            f"receipt: {cell(claim['replay'])}" if claim.get("replay") else "",
         ]
         verdict = "accepted" if claim["accepted"] else "refused"
         yield f"[bold]{verdict}[/]  {'  '.join(fact for fact in facts if fact)}"
