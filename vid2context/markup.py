@@ -60,20 +60,20 @@ _TAGS, _PLAIN = frozenset(_NAMES.split()), frozenset(_ATTRIBUTES.split())
 _VOID = frozenset({"br", "img", "line", "rect", "circle", "path", "polyline"})
 _CSS = re.compile(r"[\w\s.,:;%#()/+*-]*")
 
-# %% ../nbs/00j_markup.ipynb #1853d34c
+# %% ../nbs/00j_markup.ipynb #571dea5f
 def tag(
     name: str,  # One of the elements that a card needs
     *children: "str | Markup | None",  # A plain string is escaped; None is left out
     kind: str = "",  # Classes; `v2c-` stands before each
     css: str = "",  # Declarations, written by the caller
-    **attributes: object,  # `_` for `-`; None and False are left out
+    **options: object,  # Attributes; `_` for `-`; None and False are left out
 ) -> Markup:  # Raises UsageError `markup_refused` for a name that is not known
     "Make an element."
     if name not in _TAGS or not _CSS.fullmatch(css) or "url" in css:
         raise UsageError("markup_refused", f"<{name[:20]} style={css[:60]!r}>")
     words = [f'class="{" ".join(f"v2c-{k}" for k in kind.split())}"'] if kind else []
     words += [f'style="{escape(css)}"'] if css else []
-    for key, value in attributes.items():
+    for key, value in options.items():
         key = key.rstrip("_").replace("_", "-")
         if key not in _PLAIN:
             raise UsageError("markup_refused", f"<{name} {key[:20]}=…>")
