@@ -32,7 +32,12 @@ from vid2context.prompts import brief_prompt
 from vid2context.requests import read_claims
 from vid2context.templates import TEMPLATES
 from vid2context.text import parse_untrusted, timestamp_url
-from vid2context.transcript import CaptionFile, transcript_of
+from vid2context.transcript import (
+    CaptionFile,
+    Segment,
+    segments_jsonl,
+    transcript_of,
+)
 from vid2context.video_contexts import context_from_segments
 
 WORDS = [
@@ -545,29 +550,14 @@ def test_a_prompt_takes_whole_videos_in_order_and_names_the_others():
 
 
 def test_the_command_line_in_a_process_of_its_own(tmp_path):
-    from vid2context.transcript import Segment, segments_jsonl
-
-    source, spoken = tmp_path / "ana/source", tmp_path / "ana/transcript"
-    source.mkdir(parents=True)
-    spoken.mkdir()
-    (source / "metadata.json").write_text('{"id": "ana", "title": "Ana"}')
-    (spoken / "segments.jsonl").write_bytes(
-        segments_jsonl([Segment(0, 0.0, 9.0, ANA.segments[0].text)])
-    )
+    package(tmp_path / "ana")
     with ScriptedServer([Turn("{}")]) as server:
         planted = (
             f"[vid2context]\n[llm]\nrungs = evil\n[llm.evil]\nmodel = m\n"
             f"base_url = {server.base_url}\nkind = keyless\n"
         )
         (tmp_path / "settings.ini").write_text(planted)
-        words = ["brief", "ana", "-q", "What lasts?", "--json"]
-        done = subprocess.run(
-            [sys.executable, "-m", "vid2context", *words],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = run_cli(tmp_path, "brief", "ana", "-q", "What lasts?", "--json")
         assert server.requests == []
     assert done.returncode == 0
     assert done.stderr.count("was left out, since the file was found") == 4
@@ -579,6 +569,38 @@ def test_the_command_line_in_a_process_of_its_own(tmp_path):
     assert [(c["videoId"], c["quote"]) for c in claims] == [
         ("ana", ANA.segments[0].text)
     ]
+
+
+def test_a_brief_is_verified_again_and_a_changed_transcript_is_noticed(tmp_path):
+    spoken = package(tmp_path / "ana")
+    brief = run_cli(tmp_path, "brief", "ana", "--json")
+    (tmp_path / "brief.json").write_text(brief.stdout)
+    again = run_cli(tmp_path, "verify", "brief.json", "ana", "--replay", "--json")
+    assert again.returncode == 0
+    told = json.loads(again.stdout)
+    assert [c["replay"] for c in told["claims"]] == ["same"]
+    spoken.write_bytes(spoken.read_bytes().replace(b"whole day", b"whole week"))
+    changed = run_cli(tmp_path, "verify", "brief.json", "ana", "--replay", "--json")
+    assert changed.returncode == 1
+    told = json.loads(changed.stdout)
+    assert [c["replay"] for c in told["claims"]] == ["transcript-changed"]
+
+
+def package(folder):
+    "A package of one sentence; its transcript is returned."
+    spoken = folder / "transcript/segments.jsonl"
+    for path in (folder / "source", spoken.parent):
+        path.mkdir(parents=True)
+    (folder / "source/metadata.json").write_text('{"id": "ana", "title": "Ana"}')
+    spoken.write_bytes(segments_jsonl([Segment(0, 0.0, 9.0, ANA.segments[0].text)]))
+    return spoken
+
+
+def run_cli(folder, *words):
+    command = [sys.executable, "-m", "vid2context", *words]
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False
+    )
 
 
 def test_real_transcripts_give_quotes_that_hold(real_data):
