@@ -285,7 +285,7 @@ def watch(
             number = place[one.target.at_s]
             if not work.captioning.is_open(one.picture.shown_s):
                 work.settle(work.captioning.close())
-                work.save(number, least=plan.batch)
+                work.save(number, least=plan.batch // (2 if plan.per_window else 1))
             work.see(one, reader.info)
             bar.update(number + 1 - bar.n)
             if progress is not None:
