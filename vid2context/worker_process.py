@@ -46,7 +46,7 @@ def worker_environment(
     passed = {name: env[name] for name in PASSED_ON if name in env}
     return {**passed, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 
-# %% ../nbs/05i_worker_process.ipynb #cbd21ba4
+# %% ../nbs/05i_worker_process.ipynb #58126eb9
 START_S = 120.0
 ITEM_S = 60.0
 RING_LINES = 200
@@ -105,15 +105,17 @@ class Worker:
         op: str,  # Such as `caption`
         *,
         images: Sequence[Image.Image] = (),  # Sent as raw RGB
-        **more: Any,  # Further fields of the request
+        texts: Sequence[str] = (),  # Sent as they are
+        language: str = "en",  # Of an answer in words
     ) -> Any:  # The result; raises `worker_error`, `worker_failed`
         "Ask once, and once more in a new process when this one breaks."
         if self.failed is not None:
             raise self.failed
         pictures = [as_rgb(image) for image in images]
         raw = b"".join(picture.tobytes() for picture in pictures)
-        request = {"op": op, **more, "sizes": [p.size for p in pictures]}
-        items = max(1, len(pictures), len(more.get("texts", ())))
+        sizes = [picture.size for picture in pictures]
+        request = {"op": op, "texts": list(texts), "language": language, "sizes": sizes}
+        items = max(1, len(pictures), len(texts))
         try:
             return self._once(request, raw, items)
         except WorkerDown:
