@@ -106,6 +106,9 @@ def main() -> int:  # Exit code: 0, 1, 2 or 130
     words = sys.argv[1:]
     if words[:1] == ["mcp"] and not {"--http", "--help", "-h"} & set(words):
         _WIRE = _set_aside()
+    if words[:1] in (["serve"], ["mcp"]):
+        # Lanes run side by side; on a busy machine spinning threads cost twentyfold.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)

@@ -39,6 +39,7 @@ def open_server(
     host: str = "127.0.0.1",  # Other than loopback only with [serve] hosts and origins
     port: int = 8765,  # 0 takes a free one
     workers: int = 1,  # Jobs worked on at once; 0 makes briefs while the client waits
+    warm: bool = False,  # True loads models before the first question
 ) -> Iterator[Server]:  # Raises UsageError `unsafe_bind`, `invalid_limit`, …
     "Put a server together, and take it apart at the end."
     if not 0 <= workers <= 64:
@@ -64,6 +65,7 @@ def open_server(
             threads=caps.threads,
             queue=queue if workers else None,
             max_queued=caps.max_queued,
+            warm=warm,
         )
         assets = page_assets()
         gate = Admission(
@@ -82,7 +84,8 @@ def serve(
     tell: Callable[[str], None],  # Called with the address once it answers
 ) -> None:
     "Serve until interrupted."
-    with open_server(service, host=host, port=port, workers=workers) as server:
+    given = {"host": host, "port": port, "workers": workers, "warm": True}
+    with open_server(service, **given) as server:  # type: ignore[arg-type]
         listen(server.app, server.sock, ready=lambda: tell(server.address))
 
 

@@ -7,6 +7,7 @@ __all__ = ['Words', 'make_app']
 
 # %% ../nbs/43b_web.ipynb #210c894f
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -24,7 +25,12 @@ from .page import Asset, page_assets
 from .paging import clamp, cut_page
 from .requests import read_floors
 from .service import Service
-from .web_answers import add_thumbs, error_answer, follow_job
+from vid2context.web_answers import (
+    add_thumbs,
+    ask_for_token,
+    error_answer,
+    follow_job,
+)
 from vid2context.web_models import (
     EXAMPLES,
     BriefBody,
@@ -49,13 +55,17 @@ def make_app(
     threads: int = 2,  # Questions answered at once
     queue: Queue | None = None,  # Where briefs go; None: they are made at once
     max_queued: int = 100,  # Jobs that may wait
+    warm: bool = False,  # True loads models before the first question
 ) -> FastAPI:  # Without a gate
     "Lay the routes of the interface."
     quick, slow = Lanes(make, threads=threads), Lanes(make, threads=1)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        lanes = [quick.run(_warm_up) for _ in range(threads if warm else 0)]
+        warming = asyncio.gather(*lanes)
         yield
+        warming.cancel()
         quick.close()
         slow.close()
 
@@ -77,7 +87,7 @@ def make_app(
     _add_wishes(app, quick, slow, queue, max_queued)
     for path, asset in page_assets().items():
         _add_asset(app, path, asset)
-    _describe(app)
+    ask_for_token(app)
     return app
 
 # %% ../nbs/43b_web.ipynb #dcd440db
@@ -90,6 +100,11 @@ _FAILURES: dict[int | str, dict[str, Any]] = {
     status: {"model": FailureAnswer, "description": code}
     for code, status in STATUSES.items()
 }
+
+
+def _warm_up(service: Service) -> None:
+    with contextlib.suppress(Vid2ContextError):  # The first question will say it
+        service.search("warm up")
 
 
 async def _handle(request: Request, error: Exception) -> Response:
@@ -282,17 +297,3 @@ def _add_wishes(
         return StreamingResponse(
             follow_job(table(), id), media_type="text/event-stream", headers=headers
         )
-
-# %% ../nbs/43b_web.ipynb #e5e5c869
-def _describe(app: FastAPI) -> None:
-    "Say in the description that every route needs the token."
-    made = app.openapi
-
-    def openapi() -> dict[str, Any]:
-        told = made()
-        schemes = told.setdefault("components", {}).setdefault("securitySchemes", {})
-        schemes["token"] = {"type": "http", "scheme": "bearer"}
-        told["security"] = [{"token": []}]
-        return told
-
-    app.openapi = openapi  # type: ignore[method-assign]

@@ -82,7 +82,9 @@ def main() -> None:
         settings.write_text("[vid2context]\nversion = 1\n")
         with serve(home, settings, "--workers", "0") as (running, token):
             headers = {"authorization": f"Bearer {token}"}
-            with httpx.Client(base_url=running.address, headers=headers) as ask:
+            with httpx.Client(
+                base_url=running.address, headers=headers, timeout=120
+            ) as ask:
                 queries = [query for _, query, _ in QUESTIONS]
                 for query in queries * 4:
                     first_byte(ask, query)
