@@ -199,7 +199,7 @@ COLOURS = {
 }
 GREY = "#8a8f98"
 
-# %% ../nbs/00j_markup.ipynb #4c911139
+# %% ../nbs/00j_markup.ipynb #3521cf7b
 STYLE = """
 .v2c-panel{font:14px/1.45 system-ui,sans-serif;color:inherit;max-width:1000px;
  border:1px solid rgba(128,128,128,.35);border-radius:8px;padding:12px 14px;
@@ -238,6 +238,7 @@ STYLE = """
 .v2c-panel td.v2c-num,.v2c-panel th.v2c-num{text-align:right}
 .v2c-panel mark{background:rgba(217,130,43,.28);color:inherit;border-radius:2px}
 .v2c-panel svg{display:block;max-width:100%;height:auto;overflow:visible}
+@media (max-width:640px){.v2c-panel>svg{min-width:600px}}
 .v2c-panel svg text{fill:currentColor;font:11px system-ui,sans-serif}
 .v2c-good{color:#2f9e63}.v2c-bad{color:#d04b4b}
 """
