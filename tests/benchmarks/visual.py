@@ -1,5 +1,6 @@
 "Half an hour of lecture at 720p: OCR, basic captions, a tiny CLIP, thumbnails."
 
+import os
 import shutil
 import statistics
 import tempfile
@@ -22,8 +23,9 @@ from vid2context.pipeline import VisualIndexer
 from vid2context.sampling import every_targets, sample
 from vid2context.tiny_models import train_tiny_clip
 
-FPS, SECONDS, WIDTH, HEIGHT = 10, 1800, 1280, 720
-SLIDES, INTERVAL_S = 30, 5.0
+MINUTES = int(os.environ.get("LECTURE_MINUTES", "30"))  # Fewer for a quick look
+FPS, SECONDS, WIDTH, HEIGHT = 10, 60 * MINUTES, 1280, 720
+SLIDES, INTERVAL_S = MINUTES, 5.0
 AIMS = {"wall s": 120.0, "overhead": 1.15, "MB": 5.0, "OCR runs": 150}
 WORDS = """rank fusion adds reciprocal places tide gauge lowest neap spring harbour
 pilot proof bread oven crumb graft bud knife wax raffia sap merge bisect commit branch
