@@ -1,5 +1,6 @@
 "Build the site without Quarto: nbdev stages the pages, smalldocs renders them."
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -34,4 +35,6 @@ def stage() -> Path:
 if __name__ == "__main__":
     site = build(stage())
     print(*(f"warning: {w}" for w in site.warnings), sep="\n")
-    sys.exit(bool(site.warnings))
+    sys.stdout.flush()
+    # Each staged page leaves a shell, and each would collect garbage at a plain exit.
+    os._exit(bool(site.warnings))
