@@ -151,7 +151,9 @@ def test_no_text_of_a_video_is_in_stored_lists(stored, tmp_path) -> None:
 
 
 def test_two_processes_score_what_one_does(stored, golden, tmp_path) -> None:
-    lines = grid(Configuration("g"), mode=("fixed", "adaptive"), k=(5.0, 60.0))
+    lines = grid(
+        Configuration("g"), {"mode": ("fixed", "adaptive"), "k": (5.0, 60.0)}
+    )
     alone = run_grid(stored, golden, lines, workers=1, cache=tmp_path)
     kept = {path.name for path in tmp_path.iterdir()}
     both = run_grid(stored, golden, lines, workers=2)
@@ -162,7 +164,7 @@ def test_two_processes_score_what_one_does(stored, golden, tmp_path) -> None:
 
 
 def test_tuning_never_scores_a_need_with_a_row_chosen_by_it(stored, golden) -> None:
-    lines = grid(Configuration("g"), k=(1.0, 60.0), moment_s=(10.0, 60.0))
+    lines = grid(Configuration("g"), {"k": (1.0, 60.0), "moment_s": (10.0, 60.0)})
     frame = run_grid(stored, golden, lines, workers=1)
     for need in dict.fromkeys(frame["need"]):
         lowered = frame.copy()

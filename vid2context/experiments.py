@@ -130,8 +130,7 @@ def evaluate(
 def find_ids(
     golden: Path,  # A golden set
     *,
-    named: Path
-    | None = None,  # JSON of name → id; None: `../clips/clips.json`, if there
+    named: Path | None = None,  # JSON of name → id; None: that of the samples
 ) -> dict[str, str] | None:  # Name → video id; None when names are ids
     "Find out which video each name of a golden set stands for."
     path = named or golden.parent.parent / "clips" / "clips.json"
@@ -176,8 +175,7 @@ class RunComparison:
 def compare_folders(
     folders: Sequence[Path],  # Of runs, the baseline first; two or more
     *,
-    golden: GoldenSet
-    | None = None,  # Set of all runs; None: the one kept with the first
+    golden: GoldenSet | None = None,  # Of all runs; None: the first one's own
     seed: int,  # Of every draw
     measures: Sequence[str] = HEADLINE,  # Each is a family of its own
 ) -> RunComparison:  # Raises UsageError `too_few_runs`, `other_golden`, `run_not_found`

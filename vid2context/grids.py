@@ -9,7 +9,7 @@ __all__ = ['Scored', 'grid', 'run_grid', 'code_digest', 'Tuned', 'fold_needs', '
 import gzip
 import itertools
 import multiprocessing
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,7 +35,7 @@ else:  # The pages show signatures without loading it
 # %% ../nbs/32j_grids.ipynb #533dd8d6
 def grid(
     base: Configuration,  # What all have in common; its name begins every name
-    **axes: Sequence[Any],  # Option or field → values
+    axes: Mapping[str, Sequence[Any]],  # Option or field → values
 ) -> list[Configuration]:  # The product; raises UsageError `invalid_configuration`
     "Vary a configuration along axes."
     options = {

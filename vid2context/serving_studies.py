@@ -12,7 +12,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 from .context import build_bundle
 from .core import sha256_bytes, sha256_file, write_atomic
 from .integrity import check_bundle
-from .latency import Timing, throughput, time_cold, time_warm
+from .latency import Ask, Timing, throughput, time_cold, time_warm
 from .machine import describe_machine, load_now
 from .pipeline import Library
 from .rendering import render
@@ -144,9 +144,7 @@ def make_latency_runs(
 def stages_of(
     library: Library,  # Open
     channels: tuple[str, ...],  # Those that answer; empty: all
-) -> Callable[
-    [str], Mapping[str, float]
-]:  # Takes a query through, gives seconds by stage
+) -> Ask:  # Takes a query through, gives seconds by stage
     "Make a timed query of a configuration."
 
     def ask(query: str) -> Mapping[str, float]:

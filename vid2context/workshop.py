@@ -8,10 +8,9 @@ __all__ = ['ENCODER_SEED', 'Workshop', 'chance_answers', 'blind_answers']
 # %% ../nbs/33a_workshop.ipynb #09e5b64a
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from .experiments import Evaluation, evaluate, find_ids
 from .golden_files import GoldenSet, load_golden
 from .judgements import Hit
 from .machine import describe_machine
-from .options import Providers, Settings
+from .options import Providers, Settings, Sync
 from .packing import Packer
 from .pipeline import Library
 from .playlist_packing import pack_all
@@ -68,19 +67,21 @@ class Workshop:
 
     def settings(
         self,
-        **sections: Any,  # Sections that differ from the defaults
+        *,
+        sync: Sync | None = None,  # Windows; None: the defaults
     ) -> Settings:  # With the small encoder
         "Give the settings of a sample library."
         providers = Providers(
             encoder="open-clip", encoder_folder=str(self.encoder()), precision="float32"
         )
-        return replace(Settings(providers=providers), **sections)
+        return Settings(providers=providers, sync=sync or Sync())
 
     def evidence(self) -> Path:  # Root of the collection
         "Pack the sample clips, once."
         root = self.work / "evidence"
         packer = Packer(root, settings=Settings())
-        report = pack_all(packer, [str(self.data / "clips")], wish=PackWish())
+        wish = PackWish(force=True)
+        report = pack_all(packer, [str(self.data / "clips")], wish=wish)
         failed = [item for item in report.items if item.status == "failed"]
         if failed:
             message = f"{failed[0].ref} was not packed: {failed[0].message}"
