@@ -187,6 +187,8 @@ def test_swapped_preprocessing_trips_the_canary(tiny_clip, tmp_path):
 
 def test_other_weights_behind_the_same_name_are_refused(own_runtime, tmp_path):
     other = make_tiny_florence(tmp_path / "other", seed=7)
+    before = resolve("captioner", "florence-2", EXACT).descriptor.fingerprint
+    assert FlorenceCaptioner(other, settings=EXACT).descriptor.fingerprint != before
     shutil.copy(other / "model.safetensors", model_folder("florence-2"))
     with pytest.raises(Vid2ContextError) as caught:
         resolve("captioner", "florence-2", EXACT)

@@ -29,6 +29,7 @@ from vid2context.runners import (
 )
 from vid2context.worker import WorkerCaptioner, WorkerEncoder, WorkerReader
 from vid2context.worker_process import RING_LINES, Worker, WorkerDown
+from vid2context.worker_script import Channel, serve
 from vid2context.worker_script import __file__ as SCRIPT
 
 DOUBLE = Path(__file__).with_name("worker_double.py")
@@ -174,6 +175,27 @@ def test_answers_of_the_wrong_form_are_refused():
             ask(made)
         assert caught.value.code == "provider_output_invalid"
         made.unload()
+
+
+def test_lines_of_text_come_back_whole():
+    reader = WorkerReader(double("reads"))
+    (line,) = reader.read(PICTURE, "en")
+    assert (line.text, line.box[2], line.confidence) == ("TIDE", (8.0, 4.0), 0.9)
+    assert reader.descriptor.identity.startswith("double 1 ")
+    reader.unload()
+
+
+def test_a_silent_parent_and_a_cut_picture_end_the_script():
+    asked, answers = os.pipe(), os.pipe()
+    assert Channel(asked[0], answers[1], idle_s=0.05).line() is None
+    os.write(
+        asked[1], b'{"id": 1, "op": "caption", "sizes": [[8, 4]], "payload": 96}\n'
+    )
+    os.write(asked[1], bytes(40))
+    os.close(asked[1])
+    serve(Channel(asked[0], answers[1]), object())
+    os.close(answers[1])
+    assert os.read(answers[0], 100) == b""
 
 
 def script_worker(name, **options):
