@@ -196,6 +196,7 @@ def test_what_lies_beside_and_is_not_taken_is_told(tmp_path):
     write_clip(tmp_path / "quay.mp4", [np.zeros((48, 64, 3), np.uint8)] * 5)
     for name in ("quay.ogg", "quay.mp3", "quay.en.smi", "quays.mp3"):
         (tmp_path / name).write_bytes(b"-")
+    (tmp_path / "quay.fr.vtt").symlink_to(tmp_path / "nowhere")
     source = acquire(str(tmp_path / "quay.mp4"), tmp_path / "got", settings=Settings())
     told = [w for w in source.receipt["warnings"] if w.startswith("left out")]
     assert [w.split(":")[0].removeprefix("left out ") for w in told] == [

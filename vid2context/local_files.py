@@ -194,7 +194,7 @@ def left_out(
             why = "only the sound inside the video is heard; put it in there first"
         elif ending in _UNREAD.split():
             why = f"{ending.upper()} is not read; convert it to VTT or SRT"
-        elif ending in CAPTION_ENDINGS and path.stat().st_size > MAX_CAPTION_BYTES:
+        elif ending in CAPTION_ENDINGS and path.lstat().st_size > MAX_CAPTION_BYTES:
             why = f"captions have at most {MAX_CAPTION_BYTES:,} bytes"
         if why:
             told.append(f"left out {one_line(path.name, 80)}: {why}")
