@@ -261,22 +261,25 @@ class Run:
 
     def reach(self) -> dict[str, float]:  # Channel → cosine; empty without a yardstick
         "Find the cosines below which a vector says nothing beside the best."
-        settings, found = self.engine.settings, {}
-        if not (settings.reach_z and self._by_words):
-            return {}
-        for channel in ("dense", "visual"):
-            best = self._best(channel)
-            if not best:
-                continue
-            measure = partial(self.engine.background, channel, self.scope)
-            background = self.attempt("relevance", channel, measure)
-            if background is None or background.spread is None:
-                continue
-            found[channel] = max(best) - settings.reach_z * background.spread
-            if channel == "visual":
-                least = background.median + settings.abstain_z * background.spread
-                found[channel] = max(found[channel], least)
-        return found
+        reach_z, floors = self.engine.settings.reach_z, dict[str, float]()
+        if not (reach_z and self._by_words):
+            return floors
+        if best := self._best("dense"):
+            text = self._yardstick("dense")
+            if text is not None and text.spread is not None:
+                floors["dense"] = max(best) - reach_z * text.spread
+        others = any(hits for name, hits in self.lists.items() if name != "visual")
+        if others and self._best("visual"):
+            image = self._yardstick("visual")
+            if image is not None and image.spread is not None:
+                floors["visual"] = image.median
+        return floors
+
+    def _yardstick(self, channel: str) -> Background | None:
+        "Give the background of a channel, or none when it cannot be had."
+        return self.attempt(
+            "relevance", "dense", lambda: self.engine.background(channel, self.scope)
+        )
 
     def _near(self, vectors: Mapping[str, np.ndarray]) -> dict[str, Hits]:
         "Fill the lists of some vectors."
