@@ -4,6 +4,7 @@ python tools/reports.py [retrieval] [bundles] [latency] [exact] [pages]   none: 
 """
 
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -27,6 +28,8 @@ def run_pages() -> None:
         )
         if not ok:
             sys.exit(1)
+    names = [str(page) for page in PAGES]
+    subprocess.run([sys.executable, "tools/clean.py", *names], cwd=ROOT, check=True)
 
 
 def steps() -> dict[str, Callable[[], object]]:
