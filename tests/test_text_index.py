@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import vid2context.text_index as module
 from vid2context.core import UsageError, Vid2ContextError
 from vid2context.folding import fold_tokens
 from vid2context.records import Filters, TextRow
@@ -348,3 +349,28 @@ def test_a_search_writes_nothing(tmp_path):
     index = TextIndex.open(tmp_path / "i")
     assert found(index, "parser") == ["p1"] and index.coverage("parser") == 1.0
     assert listing() == before
+
+
+def test_rows_in_scope_are_picked_as_they_are_asked_for(tmp_path, monkeypatch):
+    draw = random.Random(3)
+    words = [f"word{i}" for i in range(30)]
+    texts = {f"u{i:03d}": " ".join(draw.choices(words, k=8)) for i in range(300)}
+    index = made(tmp_path / "t", texts)
+    for _ in range(40):
+        keep = frozenset(draw.sample(sorted(texts), draw.randint(1, 299)))
+        query = " ".join(draw.choices([*words, "nowhere"], k=draw.randint(1, 5)))
+        answers = []
+        for few in (0, 10**9):
+            monkeypatch.setattr(module, "FEW_ROWS", few)
+            fresh = TextIndex.open(tmp_path / "t")
+            answers.append(
+                (
+                    fresh.search(query, limit=7, keep=keep),
+                    fresh.search(query, limit=250, keep=set(keep)),
+                    fresh.coverage(query, keep=keep),
+                    fresh.term_weights(query, keep=keep),
+                )
+            )
+        assert answers[0] == answers[1]
+        assert {unit for unit, _ in answers[0][1]} <= keep
+    assert index.search("word1", limit=5, keep=frozenset()) == []
