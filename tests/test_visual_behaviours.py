@@ -511,3 +511,19 @@ def test_write_clip_is_used_for_every_clip(tmp_path):
         [tmp_path / "a.mp4"]
     )
     assert report.videos[0].vectors == 2
+
+
+def test_a_pass_whose_vectors_were_tidied_away_begins_anew(tmp_path):
+    moving = hue_clip(tmp_path / "moving.mp4", seconds=40, each_s=1)
+
+    def stop(done, total):
+        if done == 35:
+            raise Fault("stopped", "enough")
+
+    indexer = VisualIndexer(tmp_path / "home", settings())
+    with pytest.raises(Vid2ContextError):
+        indexer.index(moving, interval_s=1, progress=stop)
+    with open_writer(indexer.home) as writer, writer.transaction() as db:
+        db.execute("DELETE FROM vectors WHERE instr(fingerprint, ':') = 0")
+    assert indexer.index(moving, interval_s=1).vectors == 40
+    assert rows_agree(indexer.home)

@@ -273,7 +273,8 @@ def watch(
     targets = every_targets(reader.info.duration_s, interval_s=plan.interval_s)
     place = {target.at_s: number for number, target in enumerate(targets)}
     frames, state = journal.load()
-    begin = _restore(work, frames, state) if state else 0
+    whole = state is not None and _has_vectors(frames, plan, journal)
+    begin = _restore(work, frames, state) if state and whole else 0
     announce_cost(eyes.captioner, len(targets) - begin)
     bar = tqdm(
         total=len(targets), initial=begin, desc="index", unit="frame", disable=None
@@ -304,6 +305,15 @@ def _shrunk(image: Image.Image) -> Image.Image:
         image = image.copy()
         image.thumbnail((_CAPTIONED_PX, _CAPTIONED_PX), Image.Resampling.BOX)
     return image
+
+
+def _has_vectors(
+    frames: Sequence[Mapping[str, Any]], plan: WatchPlan, journal: Journal
+) -> bool:
+    "Tell whether nobody has tidied the vectors of an interrupted pass away."
+    keys = {str(one["image"]) for one in frames if one["encoded"]}
+    model = plan.image_model or ""
+    return len(journal.vectors(keys, fingerprint=model)) == len(keys)
 
 
 def _timed(pictures: Iterator[Sample], spent: dict[str, float]) -> Iterator[Sample]:
