@@ -251,6 +251,29 @@ def test_an_entry_that_turns_invalid_keeps_its_package(root, home, bad):
     assert packages == [("id-apples",), ("id-pears",)]
 
 
+def test_each_bad_entry_is_located_and_the_good_one_syncs(root, home):
+    good = json.loads((root / "manifest.json").read_text())["videos"][0]
+    flags = good["resources"]
+    bad = [
+        good | {"slug": "again"},
+        good | {"video_id": "id-other"},
+        good | {"video_id": "id-a", "slug": "a", "resources": flags | {"context": 1}},
+        good | {"video_id": "../b", "slug": "b"},
+        good | {"video_id": "id-c", "slug": "c", "resources": flags | {"rules": True}},
+    ]
+    write_manifest(root, good, *bad)
+    (result,) = sync(home, paths=[str(root)]).results
+    assert (result.status, result.counters.indexed) == ("partial", 1)
+    told = [(i.code, i.entry, i.field) for i in result.issues]
+    assert told == [
+        ("manifest_entry_duplicate", 1, "video_id"),
+        ("manifest_entry_duplicate", 2, "slug"),
+        ("manifest_entry_schema_invalid", 3, "resources.context"),
+        ("manifest_entry_schema_invalid", 4, "video_id"),
+        ("manifest_entry_schema_invalid", 5, "resources.rules"),
+    ]
+
+
 def test_packages_indexed_in_any_order_make_one_library(tmp_path):
     found = set()
     for number, order in enumerate(permutations(["apples", "pears", "plums"])):
