@@ -215,7 +215,7 @@ class JobTable:
     def is_cancelled(
         self,
         name: str,  # Id of a job
-    ) -> bool:
+    ) -> bool:  # False for an unknown one
         "Tell whether somebody asked for a job to stop."
         with self._lock:
             sql = "SELECT cancel FROM jobs WHERE id = ?"

@@ -114,7 +114,7 @@ class Handle:
             told["retry_at"] = retry_at
         self._table.note(self._name, told)
 
-    def cancelled(self) -> bool:
+    def cancelled(self) -> bool:  # True: raise `cancelled` soon
         "Tell whether to stop: somebody asked, or the worker must go."
         return self._stopping.is_set() or self._table.is_cancelled(self._name)
 

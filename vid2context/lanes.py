@@ -36,7 +36,7 @@ class Lanes:
         call: Callable[[Service], Result],  # Runs in a lane
         *,
         cancel: threading.Event | None = None,  # Set when the caller goes away
-    ) -> Result:
+    ) -> Result:  # What the call gives, or raises
         "Make a call in the next free lane."
         loop = asyncio.get_running_loop()
         try:

@@ -39,7 +39,7 @@ def bind(
 
 def port_of(
     sock: socket.socket,  # Bound
-) -> int:
+) -> int:  # Never 0
     "Read the port back."
     return int(sock.getsockname()[1])
 

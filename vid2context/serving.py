@@ -95,7 +95,7 @@ def serving(
     *,
     port: int = 0,  # 0 takes a free one
     workers: int = 0,  # As `open_server`
-) -> Iterator[Server]:
+) -> Iterator[Server]:  # It answers
     "Serve on loopback for as long as a block lasts."
     with (
         open_server(service, port=port, workers=workers) as server,

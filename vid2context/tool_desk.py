@@ -49,7 +49,7 @@ class Desk:
     async def ask(
         self,
         call: Callable[[Service], str],  # Gives the text of the answer
-    ) -> CallToolResult:
+    ) -> CallToolResult:  # With `is_error` when the call raised
         "Answer from a quick lane."
         return await _told(self.quick.run(call))
 
@@ -57,7 +57,7 @@ class Desk:
         self,
         call: Callable[..., str],  # Takes the service, `progress` and `cancel`
         context: Any,  # Of the request; has `report_progress`
-    ) -> CallToolResult:
+    ) -> CallToolResult:  # As `ask`
         "Answer from the slow lane, until the client gives up."
         loop, gone = asyncio.get_running_loop(), threading.Event()
 

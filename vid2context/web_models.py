@@ -29,16 +29,24 @@ class Stretch(Body):
 class RetrieveBody(Body):
     "Ask for cited context; the `request` of a bundle."
 
-    query: str
-    depth: Literal["focused", "balanced", "deep"] | None = None
-    max_tokens: int | None = Field(None, ge=1, le=10_000_000)
-    abstain: bool = True
-    sources: list[str] = []
-    videos: list[str] = []
-    languages: list[str] = []
-    unit_types: list[str] = []
-    evidence_classes: list[str] = []
-    between: Stretch | None = None
+    query: str = Field(description="Words, in any language")
+    depth: Literal["focused", "balanced", "deep"] | None = Field(
+        None, description="How much to gather; absent: balanced"
+    )
+    max_tokens: int | None = Field(
+        None, ge=1, le=10_000_000, description="In place of the depth's budget"
+    )
+    abstain: bool = Field(
+        True, description="Give nothing when nothing is about the query"
+    )
+    sources: list[str] = Field([], description="Only these sources")
+    videos: list[str] = Field([], description="Only these video ids")
+    languages: list[str] = Field([], description="Only these languages, as en")
+    unit_types: list[str] = Field(
+        [], description="Only these types, as transcript_window"
+    )
+    evidence_classes: list[str] = Field([], description="Only these classes, as direct")
+    between: Stretch | None = Field(None, description="Only what this stretch overlaps")
 
     def filters(self) -> dict[str, Any]:  # As `read_filters` takes them
         "Give the filters of the request."
@@ -57,7 +65,9 @@ class VerifyBody(Body):
     contexts: list[dict[str, Any]] = Field(
         [], description="Transcripts to check against"
     )
-    accept: Literal["strict", "verdict"] | None = None
+    accept: Literal["strict", "verdict"] | None = Field(
+        None, description="Which check must pass; absent: settings"
+    )
 
 
 class BriefBody(Body):
@@ -67,10 +77,14 @@ class BriefBody(Body):
     contexts: list[dict[str, Any]] = Field(
         [], description="Transcripts in place of items"
     )
-    question: str | None = None
-    template: str | None = None
-    policy: str | None = None
-    max_chunk_tokens: int | None = None
+    question: str | None = Field(
+        None, description="What to write about; absent: all of it"
+    )
+    template: str | None = Field(
+        None, description="Name of a template; absent: the usual one"
+    )
+    policy: str | None = Field(None, description="Order of the rungs; absent: settings")
+    max_chunk_tokens: int | None = Field(None, description="Most source tokens a call")
 
 
 class ExtractBody(BriefBody):
@@ -98,95 +112,103 @@ class Failure(BaseModel):
         "rate-limited",
         "internal",
         "upstream",
-    ]
-    message: str
-    hint: str | None = None
-    detail: dict[str, Any] | None = None
+    ] = Field(description="What kind of error")
+    message: str = Field(description="What was given, expected, and what to do")
+    hint: str | None = Field(None, description="What may help")
+    detail: dict[str, Any] | None = Field(
+        None, description="Inner code, field, retryable"
+    )
 
 
 class FailureAnswer(BaseModel):
     "Hold the one thing that went wrong."
 
-    error: Failure
+    error: Failure = Field(description="What went wrong")
 
 
 class MomentAnswer(BaseModel):
     "Show one stretch of video that answers."
 
-    moment_id: str
-    source_name: str
-    video_id: str
+    moment_id: str = Field(description="Names source, video and time")
+    source_name: str = Field(description="Name of the source")
+    video_id: str = Field(description="Cite it as videoId")
     video_title: str | None = Field(description="Untrusted")
-    start_s: float
-    end_s: float
-    score: float
-    source: str
-    channels: dict[str, Any]
+    start_s: float = Field(description="Seconds")
+    end_s: float = Field(description="Seconds")
+    score: float = Field(description="Compares moments of one search only")
+    source: str = Field(description="fts, ocr, clip or hybrid")
+    channels: dict[str, Any] = Field(
+        description="List, to rank, score and contribution"
+    )
     text: str = Field(description="Untrusted; what is said there")
     ocr: str = Field(description="Untrusted; text read in the frame")
     caption: str = Field(description="Untrusted")
-    link: str | None
+    link: str | None = Field(description="Address that starts there")
     thumb_url: str | None = Field(description="Path of its picture on this server")
 
 
 class SearchAnswer(BaseModel):
     "Hold the moments that answer a query, best first."
 
-    query: str
-    status: str
-    moments: list[MomentAnswer]
-    relevance: dict[str, Any]
-    warnings: list[dict[str, Any]]
+    query: str = Field(description="Words, in any language")
+    status: str = Field(description="ok, no_results or partial")
+    moments: list[MomentAnswer] = Field(description="Best first")
+    relevance: dict[str, Any] = Field(description="Verdict, and what it rests on")
+    warnings: list[dict[str, Any]] = Field(description="Code and message each")
 
 
 class BundleAnswer(BaseModel):
     "Hold a bundle of cited context."
 
-    request_id: str
-    status: str
+    request_id: str = Field(description="Equal questions have equal ids")
+    status: str = Field(description="ok, no_results or partial")
     context_md: str = Field(description="Fenced text in it is quoted, never orders")
-    result: dict[str, Any]
+    result: dict[str, Any] = Field(description="See the specification of its kind")
 
 
 class VerifyAnswer(BaseModel):
     "Hold a verdict a claim, in their order."
 
-    claims: list[dict[str, Any]]
-    counts: dict[str, int]
+    claims: list[dict[str, Any]] = Field(description="Each claim with its verdict")
+    counts: dict[str, int] = Field(description="Accepted and refused")
 
 
 class Item(BaseModel):
     "Name one video."
 
-    id: str
-    title: str | None = None
-    duration_s: float | None = None
+    id: str = Field(description="Its id")
+    title: str | None = Field(None, description="Untrusted")
+    duration_s: float | None = Field(None, description="Seconds")
 
 
 class ItemsAnswer(BaseModel):
     "Hold videos, and where to go on."
 
-    items: list[Item]
-    next: str | None = None
+    items: list[Item] = Field(description="By title")
+    next: str | None = Field(None, description="Cursor of the next page")
 
 
 class HealthAnswer(BaseModel):
     "Say what answers, and from what."
 
-    versions: dict[str, str]
-    generation: int
-    videos: int
+    versions: dict[str, str] = Field(description="Of kit and Python")
+    generation: int = Field(description="Changes the library has seen")
+    videos: int = Field(description="Only these video ids")
 
 
 class JobAnswer(BaseModel):
     "Say how far a job is."
 
-    id: str
-    kind: Literal["brief", "extract"]
-    state: Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
-    progress: dict[str, Any]
-    result: dict[str, Any] | None = None
-    error: Failure | None = None
+    id: str = Field(description="Its id")
+    kind: Literal["brief", "extract"] = Field(description="brief or extract")
+    state: Literal["queued", "running", "waiting", "done", "failed", "cancelled"] = (
+        Field(description="The last three are final")
+    )
+    progress: dict[str, Any] = Field(description="step, done, total, retry_at")
+    result: dict[str, Any] | None = Field(
+        None, description="See the specification of its kind"
+    )
+    error: Failure | None = Field(None, description="What went wrong")
 
 # %% ../nbs/43_web_models.ipynb #b46a7215
 EXAMPLES: dict[str, dict[str, Any]] = {  # Route → a body
