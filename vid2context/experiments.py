@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .abstention import abstention_row
 from .core import UsageError
 from .golden_files import GoldenSet, check_videos
 from .options import Settings
@@ -27,7 +28,6 @@ from vid2context.run_files import (
 from .schema import read_json
 from vid2context.scoring import (
     HEADLINE,
-    abstention_row,
     compare_runs,
     comparison_table,
     spread_table,
