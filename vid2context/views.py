@@ -30,7 +30,7 @@ def cell(
 def grid(
     rows: Iterable[Sequence[Any]],  # Untrusted cells
     *columns: str,  # `name#` = numbers, right; `name~` = prose that folds
-) -> Grid:
+) -> Grid:  # To print
     "Lay rows out under their columns."
     titled = any(name.rstrip("#~") for name in columns)
     made = Grid(box=None, pad_edge=False, header_style="bold", show_header=titled)

@@ -39,9 +39,7 @@ class VisualFrame(_Value):
     ocr_text: str = ""  # Untrusted; lines joined by line breaks
     embedding_id: str | None  # Key of its vector; None when black or not encoded
     thumb_path: str | None = None  # Path in the library; None without one
-    transcript_concurrent: str = (
-        ""  # Untrusted; said within 2 s, at most 300 characters
-    )
+    transcript_concurrent: str = ""  # Untrusted; said within 2 s, <= 300 letters
     frame_id: str  # Id of its unit
     pts: int  # The file's own counter
     time_base: tuple[int, int]  # Seconds a tick, as numerator and denominator
