@@ -1,6 +1,9 @@
 "Paths and the optional real files that several tests share."
 
 import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -70,3 +73,23 @@ def tiny_clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from vid2context.tiny_models import train_tiny_clip
 
     return train_tiny_clip(tmp_path_factory.mktemp("models") / "clip", scenes="samples")
+
+
+@pytest.fixture(scope="session")
+def built_site(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    "A copy of the repository with its site in `_proc`, and what the builder printed."
+    folder = tmp_path_factory.mktemp("site")
+    skip = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints", "clips", "runs")
+    for name in ("nbs", "vid2context", "tools", "data"):
+        shutil.copytree(ROOT / name, folder / name, ignore=skip)
+    for name in ("_quarto.yml", "index.qmd", "pyproject.toml", "settings.ini"):
+        shutil.copy(ROOT / name, folder)
+    done = subprocess.run(
+        [sys.executable, "tools/site.py"],
+        cwd=folder,
+        env={k: v for k, v in os.environ.items() if k != "IN_TEST"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    return folder, done.stdout.strip()

@@ -2,11 +2,7 @@
 
 import functools
 import json
-import os
 import re
-import shutil
-import subprocess
-import sys
 import threading
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,29 +10,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-CDN = ("cdn.jsdelivr.net", "unpkg.com", "cdnjs.cloudflare.com")
+OUTSIDE = "net::ERR_FAILED"  # Fonts and formulas come from the web; here nothing does
 WIDER = "document.documentElement.scrollWidth - window.innerWidth"
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    "The site, built from a copy."
-    folder = tmp_path_factory.mktemp("site")
-    skip = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints", "clips")
-    for name in ("nbs", "vid2context", "tools", "data"):
-        shutil.copytree(ROOT / name, folder / name, ignore=skip)
-    for name in ("_quarto.yml", "index.qmd", "pyproject.toml", "settings.ini"):
-        shutil.copy(ROOT / name, folder)
-    env = {k: v for k, v in os.environ.items() if k != "IN_TEST"}
-    done = subprocess.run(
-        [sys.executable, "tools/site.py"],
-        cwd=folder,
-        env=env,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
-    return folder / "_proc" / "_site"
+def site(built_site):
+    "The pages of the site."
+    return built_site[0] / "_proc" / "_site"
 
 
 @pytest.fixture(scope="module")
@@ -65,15 +46,14 @@ def walk(site, address, browser, names):
 
     page = browser.new_page()
     page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
-    page.route(
-        lambda url: any(host in url for host in CDN), lambda route: route.abort()
-    )
+    page.route(lambda url: not url.startswith(address), lambda route: route.abort())
     told = listen(page)
     bad = []
     for name in names:
         told.clear()
         page.goto(f"{address}/{name}", wait_until="load")
-        wrong = [t for t in told if not any(host in t for host in (*CDN, "ERR_FAILED"))]
+        wrong = [t for t in told if OUTSIDE not in t]
+        wrong = [t for t in wrong if not t.startswith("not loaded") or address in t]
         wider = page.evaluate(WIDER)
         wrong += [f"{wider} px wider than a phone"] if wider > 1 else []
         wrong += [] if page.locator("h1").count() else ["no heading"]
