@@ -13,6 +13,7 @@ PARTS = (
     "models",
     "quotes",
     "serve",
+    "visual",
 )
 BY_NAME = ("million",)  # Too large to run unasked
 
