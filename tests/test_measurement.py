@@ -151,9 +151,7 @@ def test_no_text_of_a_video_is_in_stored_lists(stored, tmp_path) -> None:
 
 
 def test_two_processes_score_what_one_does(stored, golden, tmp_path) -> None:
-    lines = grid(
-        Configuration("g"), {"mode": ("fixed", "adaptive"), "k": (5.0, 60.0)}
-    )
+    lines = grid(Configuration("g"), {"mode": ("fixed", "adaptive"), "k": (5.0, 60.0)})
     alone = run_grid(stored, golden, lines, workers=1, cache=tmp_path)
     kept = {path.name for path in tmp_path.iterdir()}
     both = run_grid(stored, golden, lines, workers=2)

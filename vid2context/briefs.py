@@ -6,7 +6,6 @@
 __all__ = ['TOKENS_A_CLAIM', 'build_brief']
 
 # %% ../nbs/19l_briefs.ipynb #27679c5b
-import json
 from collections.abc import Sequence
 
 from .answer_schemas import strict_export

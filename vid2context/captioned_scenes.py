@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
-from .canvas import COLOURS, SHAPES, Canvas, paint_shape
+from .canvas import SHAPES, Canvas, paint_shape
 from .layouts import Typed, paint_slide, paint_terminal
 from vid2context.pictures import (
     paint_balloon,

@@ -17,7 +17,7 @@ from PIL import Image
 from .core import Span, UsageError, timestamp_label
 from .golden_files import GoldenSet
 from .guard import open_media
-from .judgements import GoldenQuery, Hit, JudgedMoment, credit, matches
+from .judgements import GoldenQuery, JudgedMoment, credit, matches
 from .options import Media
 from .replays import Answer
 from .significance import by_need

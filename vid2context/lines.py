@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from .core import timestamp_label
 from .text import fence_untrusted, one_line, timestamp_url
-from .video_contexts import Frame, VideoContext, VideoMeta
+from .video_contexts import VideoContext, VideoMeta
 
 # %% ../nbs/19_lines.ipynb #849da15c
 Count = Callable[[str], int]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .core import Span, Vid2ContextError, canonical_json
+from .core import Vid2ContextError, canonical_json
 from .golden_files import GoldenSet, complain, file_bytes
 from .judgements import Hit, moment_id, parse_moment_id, widen
 from .replays import Answer

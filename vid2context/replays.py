@@ -7,7 +7,7 @@ __all__ = ['Ranks', 'Results', 'Configuration', 'Answer', 'replay']
 
 # %% ../nbs/32d_replays.ipynb #5dc0b445
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np

@@ -10,7 +10,6 @@ import contextlib
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from .admission import Admission, own_names, read_token
@@ -19,7 +18,7 @@ from .loopback import bind, listen, listening, port_of
 from .page import page_assets
 from .service import Service
 from .web import make_app
-from .wishes import Queue, Workers
+from .wishes import Workers, open_queue
 
 # %% ../nbs/43c_serving.ipynb #fea35631
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ def open_server(
         sock = stack.enter_context(bind(host, port))
         names = own_names(host, port_of(sock), settings=service.settings.serve)
         token, caps = read_token(service.home), service.settings.serve
-        queue = stack.enter_context(contextlib.closing(Queue(service.home)))
+        queue = stack.enter_context(contextlib.closing(open_queue(service.home)))
         if workers:
             worker = Workers(
                 service.home,

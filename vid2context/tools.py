@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .core import UsageError, Vid2ContextError, under
+from .core import Vid2ContextError, under
 from .paging import clamp
 from .service import Service
 from .text import one_line

@@ -15,7 +15,7 @@ from .building import Perception
 from .caches import forget_vectors
 from .canary import image_canary, text_canary
 from .catalog import Catalog
-from .core import UsageError, Vid2ContextError
+from .core import UsageError
 from .fragments import keep_if_same
 from .index_reports import IndexWish
 from vid2context.index_runs import (

@@ -12,7 +12,7 @@ from typing import Any
 
 from .core import UsageError, Vid2ContextError
 from .faults import explained
-from .markup import Markup, panel, tag
+from .markup import Markup, tag
 
 # %% ../nbs/40_widgets.ipynb #2d5ee461
 def kit() -> Any:  # The module; raises UsageError `extra_missing`
