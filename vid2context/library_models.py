@@ -56,8 +56,11 @@ class LibraryModels:
     def _own_encoder(self) -> str | None:
         if not (self.home / "meta.json").is_file():
             return None
-        with Catalog.open(self.home) as catalog:
-            return catalog.providers.get("image")
+        try:
+            with Catalog.open(self.home) as catalog:
+                return catalog.providers.get("image")
+        except Vid2ContextError:
+            return None  # Whoever needs the catalogue says what is wrong with it
 
     def asking_encoder(
         self,
