@@ -16,6 +16,7 @@ from .markup import COLOURS
 from .moments import intervals
 from .pipeline import Library
 from .rank_changes import Exploration, Listed, Share, Shown
+from .relevance import grounds
 from .text import one_line
 from .text_index import query_terms
 
@@ -45,6 +46,7 @@ def explore(
         lists=lists,
         moments=_moments(library, result, query),
         warnings=tuple(warning.message for warning in result.warnings),
+        grounds=grounds(result.relevance.to_json(), library.settings.retrieval),
     )
 
 # %% ../nbs/20m_exploration.ipynb #a8da5faa

@@ -74,11 +74,17 @@ class Exploration:
 
     query: str  # Untrusted; as it was asked
     verdict: str  # `confident`, `low`, `abstain` or `uncalibrated`
-    confidence: float  # The verdict's number, in background spreads
+    confidence: float  # Larger of 4 × coverage and the best z; for ranking queries
     weights: dict[str, float]  # List → weight in force
     lists: dict[str, tuple[Listed, ...]]  # List → its first entries
     moments: tuple[Shown, ...]  # Best first
     warnings: tuple[str, ...] = ()  # What a user should know
+    grounds: str = ""  # The figure that decided the verdict, in words
+
+    @property
+    def judged(self) -> str:  # As `low, 0.7 spreads above the background`
+        "Give the verdict with its grounds."
+        return ", ".join(part for part in (self.verdict, self.grounds) if part)
 
     def table(self) -> Table:  # One row a moment, a column a list
         "Show the rank of each moment in each list."
@@ -263,9 +269,13 @@ def exploration_card(
     player: Markup | None = None,  # A film of it
 ) -> Markup:  # Chart, lists and one card of reasons
     "Show an exploration where nothing can be clicked."
-    told = f"{value.verdict}, {value.confidence:.1f} spreads above the background"
     parts = [
-        tag("div", tag("strong", f"“{value.query}”"), tag("span", told), kind="head"),
+        tag(
+            "div",
+            tag("strong", f"“{value.query}”"),
+            tag("span", value.judged),
+            kind="head",
+        ),
         *(tag("p", message, kind="quiet") for message in value.warnings),
     ]
     if not value.moments:

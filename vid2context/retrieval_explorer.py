@@ -116,10 +116,12 @@ class RetrievalExplorer(View):
 
     def _draw(self) -> None:
         value, moment = self.value, self.moment
-        told = f"{value.verdict}, {value.confidence:.1f} spreads above the background"
         quiet = (tag("p", message, kind="quiet") for message in value.warnings)
         head = tag(
-            "div", tag("strong", f"“{value.query}”"), tag("span", told), kind="head"
+            "div",
+            tag("strong", f"“{value.query}”"),
+            tag("span", value.judged),
+            kind="head",
         )
         chart = rank_changes(value, chosen=self.chosen) if moment else "Nothing found."
         show(self._head, panel(head, *quiet, chart, label=f"Ranks for {value.query}"))

@@ -19,6 +19,7 @@ from .measurement_requests import MeasurementRequests
 from .model_requests import ModelRequests
 from .pipeline import Library
 from .reading_requests import ReadingRequests
+from .relevance import grounds
 from vid2context.requests import (
     Receipt,
     read_claims,
@@ -163,6 +164,7 @@ class Service(
             options["channels"] = visual_lists(channels)
         result = self.library.search(query, filters=read_filters(filters), **options)
         data = {"query": query, **result.to_json()}
+        data["relevance"] = self._grounded(data["relevance"])
         return Receipt(
             "search", result.status, self.home, data, _partial(result.status)
         )
@@ -186,11 +188,15 @@ class Service(
             "estimated_tokens": content["metrics"]["estimated_tokens"],
             "sources_used": content["metrics"]["sources_used"],
             "units": [_cited(unit) for unit in content["units"]],
-            "relevance": content["relevance"],
+            "relevance": self._grounded(content["relevance"]),
             "warnings": content["warnings"],
         }
         status = "partial" if found.partial else content["status"]
         return Receipt("retrieve", status, self.home, data, int(found.partial))
+
+    def _grounded(self, relevance: Mapping[str, Any]) -> dict[str, Any]:
+        "Add in words what decided."
+        return {**relevance, "grounds": grounds(relevance, self.settings.retrieval)}
 
     def explain(
         self,
