@@ -149,12 +149,12 @@ def _about(issue: Mapping[str, Any]) -> str:
 
 
 def _search(data: Mapping[str, Any]) -> Iterable[Any]:
-    for n, moment in enumerate(data["moments"], 1):
-        span = (
-            f"{timestamp_label(moment['start_s'])}-{timestamp_label(moment['end_s'])}"
-        )
+    followers = data.get("then") or [None] * len(data["moments"])
+    for n, (moment, after) in enumerate(
+        zip(data["moments"], followers, strict=True), 1
+    ):
         title = cell(moment["video_title"] or moment["video_id"], 70)
-        yield f"[bold]{n}. {title}  {span}[/]  score {moment['score']:.4f}"
+        yield f"[bold]{n}. {title}  {_span(moment)}[/]  score {moment['score']:.4f}"
         channels = ", ".join(f"{c} #{v['rank']}" for c, v in moment["channels"].items())
         rows = [
             ("", name, one_line(value, 220))
@@ -163,6 +163,7 @@ def _search(data: Mapping[str, Any]) -> Iterable[Any]:
                 ("on screen", moment["ocr"]),
                 ("caption", moment["caption"]),
                 ("found by", channels),
+                ("then", after and f"{_span(after)} {_told(after)}"),
             )
             if value
         ]
@@ -171,6 +172,14 @@ def _search(data: Mapping[str, Any]) -> Iterable[Any]:
         if moment["link"]:
             yield f"  link       {cell(moment['link'], 2000)}"
     yield from _relevance(data)
+
+
+def _span(moment: Mapping[str, Any]) -> str:
+    return f"{timestamp_label(moment['start_s'])}-{timestamp_label(moment['end_s'])}"
+
+
+def _told(moment: Mapping[str, Any]) -> str:
+    return str(moment["text"] or moment["ocr"] or moment["caption"])
 
 
 def _spoken(moment: Mapping[str, Any]) -> str:
@@ -182,9 +191,8 @@ def _relevance(data: Mapping[str, Any]) -> Iterable[Any]:
     relevance = data["relevance"]
     if not data.get("moments", True):
         yield "No moment found."
-    share = relevance["lexical_coverage"]
-    words = "" if share is None else f", {share:.0%} of its words' weight in one place"
-    yield f"relevance: {relevance['verdict']}{words}"
+    told = [relevance["verdict"], relevance.get("grounds")]
+    yield f"relevance: {', '.join(part for part in told if part)}"
     for warning in data["warnings"]:
         yield f"warning: {cell(warning['message'] or warning['code'])}"
 
