@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +29,7 @@ from vid2context.replays import Answer, Configuration, replay
 from vid2context.retrieval import Retriever
 from vid2context.run_files import StoredRun, make_manifest, read_run, write_run
 from vid2context.scoring import score_answers, summarise, tidy
+from vid2context.service import Service
 from vid2context.stored_lists import collect_lists, read_lists, write_lists
 from vid2context.transcript_libraries import index_transcripts
 from vid2context.workshop import blind_answers, chance_answers
@@ -268,7 +270,34 @@ def test_every_defect_of_a_golden_set_is_told_at_once(tmp_path) -> None:
 def test_a_missing_video_is_named_by_file_and_line(golden) -> None:
     with pytest.raises(Vid2ContextError) as error:
         check_videos(golden, {"boats", "bread", "glue"})
-    assert "talks.jsonl:3: the library has no video 'tides'" in error.value.message
+    assert error.value.code == "video_missing"
+    assert error.value.message == (
+        "1 of 4 videos is not in this library "
+        "(first: talks.jsonl:3: 'tides'); is --home right?"
+    )
+
+
+def test_many_missing_videos_are_one_sentence(golden) -> None:
+    with pytest.raises(Vid2ContextError) as error:
+        check_videos(golden, {"bread"})
+    assert "3 of 4 videos are not" in error.value.message
+    assert error.value.message.count("talks.jsonl:") == 1
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda desk, at: desk.evaluate(at / "none.jsonl"),
+        lambda desk, at: desk.compare(["a", "b"], runs=at),
+    ],
+)
+def test_without_the_measures_nothing_is_asked(ask, tmp_path, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "ir_measures", None)
+    with pytest.raises(UsageError) as error:
+        ask(Service(tmp_path / "home"), tmp_path)
+    assert error.value.code == "extra_not_installed"
+    assert "ir_measures" in error.value.message
+    assert "pip install 'vid2context[lab]'" in error.value.message
 
 
 @pytest.mark.parametrize(

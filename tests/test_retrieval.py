@@ -480,6 +480,25 @@ def test_without_any_channel_there_is_an_error(library):
         blind.query("honey", channels=["dense", "visual"])
     assert caught.value.code == "search_failed"
     assert "no room" in caught.value.message
+    assert "The visual channel needs an image-text encoder" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("channel", "said"),
+    [("visual", "`models pull clip-small`"), ("dense", "needs a text model")],
+)
+def test_a_channel_without_its_model_says_what_to_do(library, channel, said):
+    with pytest.raises(Vid2ContextError, match=said) as caught:
+        Retriever(*library).search("honey", channels=[channel])
+    assert caught.value.code == "search_failed"
+
+
+def test_vectors_of_another_model_are_the_reason_given(library):
+    catalog, _ = library
+    with open_indexes(catalog, models={"text": "words-2"}) as indexes:
+        stale = Retriever(catalog, indexes, embedder=WordEmbedder())
+        with pytest.raises(Vid2ContextError, match="makes them anew"):
+            stale.search("honey", channels=["dense"])
 
 
 def test_absent_models_are_no_warning(library):

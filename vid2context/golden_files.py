@@ -150,16 +150,17 @@ def check_videos(
     known: Collection[str],  # Video ids of the library
 ) -> None:  # Raises Vid2ContextError `video_missing`
     "Demand that every judged video is in the library."
-    there = set(known)
-    problems = [
-        f"{golden.where(query.query_id)}: the library has no video {name!r}"
-        for query in golden.queries
-        for name in dict.fromkeys(
-            m.video_id for m in (*query.relevant, *query.must_not, *query.judged)
-        )
-        if name not in there
-    ]
-    complain(problems, "video_missing")
+    there, places = set(known), dict[str, str]()
+    for query in golden.queries:
+        for moment in (*query.relevant, *query.must_not, *query.judged):
+            places.setdefault(moment.video_id, golden.where(query.query_id))
+    missing = [name for name in places if name not in there]
+    if missing:
+        verb = "is" if len(missing) == 1 else "are"
+        count = f"{len(missing)} of {len(places)} videos {verb}"
+        first = f"{places[missing[0]]}: {missing[0]!r}"
+        message = f"{count} not in this library (first: {first}); is --home right?"
+        raise Vid2ContextError("video_missing", message)
 
 # %% ../nbs/32b_golden_files.ipynb #f77c8961
 @dataclass(frozen=True)

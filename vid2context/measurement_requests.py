@@ -17,6 +17,7 @@ from .experiments import Evaluation, compare_folders, evaluate, find_ids
 from .golden_files import load_golden
 from .ingest import Models
 from .machine import describe_machine
+from .metrics import need_measures
 from .options import Settings
 from .outside_sets import load_external
 from .pipeline import Library
@@ -54,6 +55,7 @@ class MeasurementRequests:
         sample: int | None = None,  # So many queries of an outside set; None: all
     ) -> Receipt:  # Keys `golden`, `run`, `measures`, `kinds`, `abstention`, `path`
         "Ask a library every query of a golden set, and score the answers."
+        need_measures()
         name = check_run_name(run or "evaluation")
         if (golden / "queries.jsonl").is_file():
             done = self._outside(golden, name, runs, sample)
@@ -86,6 +88,7 @@ class MeasurementRequests:
         runs: Path = RUNS,  # Folder of runs
     ) -> Receipt:  # Keys `baseline`, `measures`, `differences`
         "Compare runs with the first of them, need by need."
+        need_measures()
         folders = [runs / check_run_name(name) for name in names]
         found = compare_folders(folders, seed=self.settings.evaluation.seed)
         differences = [

@@ -13,6 +13,7 @@ from .views import cell, grid, register_view
 
 # %% ../nbs/42a_model_views.ipynb #c5733442
 def _providers(data: Mapping[str, Any]) -> Iterable[Any]:
+    people = [r for r in data["providers"] if not r["name"].startswith("fake-")]
     rows = [
         (
             row["kind"],
@@ -20,10 +21,10 @@ def _providers(data: Mapping[str, Any]) -> Iterable[Any]:
             "yes" if row["available"] else "no",
             (row["fingerprint"] or "")[:12],
         )
-        for row in data["providers"]
+        for row in people
     ]
     yield grid(rows, "kind", "name", "usable", "fingerprint")
-    yield from _reasons(data["providers"])
+    yield from _reasons(people)
 
 
 def _models(data: Mapping[str, Any]) -> Iterable[Any]:

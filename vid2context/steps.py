@@ -213,8 +213,9 @@ class Run:
         "Decide whether there is an answer, and say what had to be left out."
         warnings = self._warnings()
         if not self.lists:
-            reasons = " ".join(warning.message for warning in warnings)
-            message = f"no channel could answer. {reasons}".strip()
+            reasons = [warning.message for warning in warnings]
+            reasons += [why for channel in CHANNELS if (why := self._lack(channel))]
+            message = " ".join(["no channel could answer.", *reasons])
             raise Vid2ContextError("search_failed", message)
         tops = {
             channel: max(scores)
@@ -342,6 +343,19 @@ class Run:
                 found[channel] = background.z(top)
         return found
 
+    def _lack(self, channel: str) -> str | None:
+        "Say what a silent channel lacks; None when a warning has said it."
+        engine, path = self.engine, PATHS[channel]
+        if not self.wants(channel) or path in {w.path for w in self._warnings()}:
+            return None
+        if behind := [w.message for w in engine.indexes.warnings if w.path == path]:
+            return behind[0]
+        if channel == "lexical":
+            return _WORDLESS if engine.indexes.text else _NOT_INDEXED[channel]
+        if (engine.embedder if channel == "dense" else engine.encoder) is None:
+            return _NO_MODEL[channel]
+        return _WORDLESS if engine.channels.has(channel) else _NOT_INDEXED[channel]
+
     def _warnings(self) -> list[SearchWarning]:
         "Say what had to be left out."
         told, wanted = [], {PATHS[c] for c in CHANNELS if self.wants(c)}
@@ -374,3 +388,16 @@ _ABSTAINED = SearchWarning(
 _TRUNCATED = SearchWarning(
     "query_truncated", "vector", "The query is longer than the text model reads."
 )
+_NO_MODEL = {
+    "dense": "The dense channel needs a text model: `providers list` says which can "
+    "be used; then `reindex --channel text`.",
+    "visual": "The visual channel needs an image-text encoder: `providers list` says "
+    "which can be used, `models pull clip-small` brings one; then index again.",
+}
+_NOT_INDEXED = {
+    "lexical": "This library has no text index; `rebuild --indexes` makes it.",
+    "dense": "This library has no text vectors; `reindex --channel text` makes them.",
+    "visual": "This library has no image vectors; `reindex --channel image` makes "
+    "them.",
+}
+_WORDLESS = "A channel that was asked for needs words, or an example that it holds."
