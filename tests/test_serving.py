@@ -72,6 +72,9 @@ def test_it_binds_loopback_and_keeps_its_token_to_its_owner(server, library):
     for name in ("serve.token", "jobs.sqlite"):
         assert stat.S_IMODE((library[0] / name).stat().st_mode) == 0o600
     assert len(token) >= 32
+    told = "".join(running.log)
+    assert f"the token lies in {library[0] / 'serve.token'}" in told
+    assert token not in told
 
 
 def test_every_mix_of_host_origin_and_token_is_judged(server):

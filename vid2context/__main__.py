@@ -4,9 +4,11 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any
 
 _WIRE: tuple[int, int] | None = None  # Standard input and output of `mcp`, set aside
+_SERVE = {"fastapi", "huey", "mcp", "starlette", "uvicorn"}  # What [serve] brings
 
 
 def _leave(*_: Any) -> None:
@@ -40,13 +42,20 @@ def _add_servers() -> None:
     from .shell import command, option
 
     def needed(error: ImportError) -> Vid2ContextError:
-        message = (
-            f"{error.name} is missing; run `pip install 'vid2context[serve,llm]'`."
-        )
+        lacking = (error.name or "").partition(".")[0]
+        extra = "serve" if lacking in _SERVE else "serve,llm"
+        message = f"{error.name} is missing; run `pip install 'vid2context[{extra}]'`."
         return UsageError("extra_not_installed", message)
 
-    def tell(address: str) -> None:
-        print(f"answering on {address} (Ctrl-C ends it)", file=sys.stderr, flush=True)
+    def teller(service: Service) -> Callable[[str], None]:
+        "Say where it answers and where the token lies, never the token."
+        place = (service.home / "serve.token").absolute()
+
+        def tell(address: str) -> None:
+            told = f"(Ctrl-C ends it; the token lies in {place})"
+            print(f"answering on {address} {told}", file=sys.stderr, flush=True)
+
+        return tell
 
     @command("serve")
     def serve(
@@ -68,7 +77,7 @@ def _add_servers() -> None:
             from .serving import serve as run
         except ImportError as error:
             raise needed(error) from None
-        run(service, host=host, port=port, workers=workers, tell=tell)
+        run(service, host=host, port=port, workers=workers, tell=teller(service))
         return Receipt("serve", "ok", service.home)
 
     @command("mcp")
@@ -94,7 +103,7 @@ def _add_servers() -> None:
         except ImportError as error:
             raise needed(error) from None
         if http:
-            run_http(service, host=host, port=port, write=write, tell=tell)
+            run_http(service, host=host, port=port, write=write, tell=teller(service))
         else:
             run_stdio(service, wire=Wire(*_WIRE) if _WIRE else None, write=write)
         return Receipt("mcp", "ok", service.home)
