@@ -1,11 +1,14 @@
 "The visual index: its contract, its faults, its search over real models."
 
+import contextlib
 import json
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +29,7 @@ from visual_kit import (
 )
 
 from vid2context.captioning import RapidReader
-from vid2context.core import Vid2ContextError
+from vid2context.core import UsageError, Vid2ContextError
 from vid2context.embedding import E5Embedder
 from vid2context.fakes import FakeEmbedder, FakeEncoder, FakeReader
 from vid2context.guard import open_media
@@ -44,6 +47,7 @@ from vid2context.pipeline import (
 from vid2context.pipeline import visual_search as search_once
 from vid2context.providers import resolve
 from vid2context.sampling import sample_every
+from vid2context.service import Service
 
 
 @pytest.fixture(scope="module")
@@ -544,3 +548,64 @@ def test_lists_of_the_library_are_whole(library):
             AND image_sha256 NOT IN (SELECT sha256 FROM vectors)"""
         assert db.execute(lost).fetchone()[0] == 0
     assert threading.active_count() < 50 and os.getpid()
+
+
+# What a command line may not do
+
+
+def run_cli(*words, **more):
+    code = [sys.executable, "-m", "vid2context", *map(str, words)]
+    return subprocess.run(code, capture_output=True, text=True, check=False, **more)
+
+
+def test_an_interrupted_index_ends_with_130_and_its_message(tmp_path):
+    "A thread in native code must not abort the exit."
+    path = text_clip(tmp_path / "a.mp4", *[f"slide {n}" for n in range(90)])
+    home = tmp_path / "home"
+    words = ("index", path, "--interval", "1", "--home", home, "--encoder", "off")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "vid2context", *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    thumbs = home / "thumbs/bare"
+    while process.poll() is None and len(list(thumbs.glob("*/*.jpg"))) < 3:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate()
+    assert process.returncode == 130, told
+    assert "interrupted" in told and "terminate" not in told
+
+
+def test_triples_go_into_a_plain_file_only(tmp_path):
+    path = still_clip(tmp_path / "a.mp4", HUES[0], seconds=4)
+    chosen = settings(captioner="basic")
+    indexer = VisualIndexer(tmp_path / "home", chosen)
+    indexer.index(path)
+    (tmp_path / "kept").write_text("kept")
+    (tmp_path / "link").symlink_to(tmp_path / "kept")
+    os.mkfifo(tmp_path / "pipe")
+    with contextlib.closing(Service(tmp_path / "home")) as service:
+        for name in ("link", "pipe", "home"):
+            with pytest.raises(UsageError, match="no plain file"):
+                service.export_triples(tmp_path / name)
+        with pytest.raises(UsageError, match=r"gone/out\.jsonl"):
+            service.export_triples(tmp_path / "gone/out.jsonl")
+        with pytest.raises(UsageError) as told:
+            service.export_triples(tmp_path / "out", video_id="nosuch")
+        assert told.value.code == "video_not_found"
+        assert not (tmp_path / "out").exists()
+        data = service.export_triples(tmp_path / "out").data
+    assert data["triples"] == 0 and data["left_out"] > 0
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "kept").read_text() == "kept"
+
+
+@pytest.mark.parametrize("given", ["", "nosuch.mp4"])
+def test_a_path_that_names_nothing_makes_no_library(tmp_path, given):
+    told = run_cli("index", given, "--home", tmp_path / "new", cwd=tmp_path)
+    assert told.returncode in (1, 2) and "Traceback" not in told.stderr
+    assert ("empty" in told.stderr) == (given == "")
+    assert given or told.returncode == 2
+    assert not (tmp_path / "new").exists()

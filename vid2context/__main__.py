@@ -1,9 +1,12 @@
 "The console script: all commands, and the two that serve."
 
+import atexit
+import contextlib
 import json
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -22,6 +25,19 @@ def _leave(*_: Any) -> None:
     else:
         os.write(2, f"error (interrupted): {message}\n".encode())
     os._exit(130)
+
+
+def _end(code: int) -> int:
+    "End at once while a model is at work: its native thread would abort the exit."
+    from .patience import THREAD
+
+    if any(one.name == THREAD for one in threading.enumerate()):
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
+    return code
 
 
 def _set_aside() -> tuple[int, int]:
@@ -125,7 +141,7 @@ def main() -> int:  # Exit code: 0, 1, 2 or 130
 
     _add_servers()
     signal.signal(signal.SIGINT, before)
-    return run()
+    return _end(run())
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 from . import visual_views  # noqa: F401  it registers
+from .core import UsageError
 from .requests import Receipt, read_floors
 from .service import Service
 from .shell import argument, command, command_group, option
@@ -21,7 +22,7 @@ _visual = command_group("visual", "Index videos as they are, and search what is 
 def _index(
     service: Service,
     videos: Annotated[
-        list[Path], argument("VIDEO", "Local videos, and folders of them.")
+        list[str], argument("VIDEO", "Local videos, and folders of them.")
     ],
     interval: Annotated[
         float,
@@ -74,7 +75,7 @@ def _visual_search(
     top_k: Annotated[int, option("Most hits to print.")] = 10,
     channel: Annotated[
         list[str] | None,
-        option("Only clip, ocr, caption or transcript; repeatable."),
+        option("Only lexical, dense, visual, clip, ocr, caption or transcript."),
     ] = None,
     min_score: Annotated[
         list[str] | None,
@@ -88,8 +89,9 @@ def _visual_search(
         str | None, option("And this must follow.", metavar="QUERY")
     ] = None,
     within: Annotated[
-        float, option("With --then: within these seconds.", metavar="S")
-    ] = 10.0,
+        float | None,
+        option("With --then: within these seconds [default: 10]", metavar="S"),
+    ] = None,
     video: Annotated[
         list[str] | None, option("Only this video id; repeatable.", metavar="ID")
     ] = None,
@@ -104,6 +106,9 @@ def _visual_search(
 
     Example: vid2context visual search "a red circle on a map" --top-k 5
     """
+    if within is not None and then is None:
+        message = "--within says how soon --then must follow; give --then, or neither."
+        raise UsageError("invalid_arguments", message, field="within")
     return service.visual_search(
         query,
         top_k=top_k,
@@ -112,7 +117,7 @@ def _visual_search(
         image=image,
         minus=minus,
         then=then,
-        within_s=within,
+        within_s=10.0 if within is None else within,
         videos=tuple(video) if video else None,
         abstain=not no_abstain,
         absolute_links=absolute,

@@ -15,7 +15,7 @@ from .building import Perception
 from .caches import forget_vectors
 from .canary import image_canary, text_canary
 from .catalog import Catalog
-from .core import UsageError
+from .core import UsageError, Vid2ContextError
 from .fragments import keep_if_same
 from .index_reports import IndexWish
 from vid2context.index_runs import (
@@ -27,7 +27,7 @@ from vid2context.index_runs import (
 )
 from .ingest import embed_frames
 from .library_models import LibraryModels
-from .local_files import video_files
+from .local_files import open_plain, video_files
 from .options import Settings
 from .patience import quiet_output
 from .publish import publish, query_fingerprint
@@ -87,6 +87,8 @@ class VisualIndexer:
         wish = wish or IndexWish()
         wish.check()
         files = list(_expand(paths))
+        if not (self.home / "meta.json").exists():
+            _check_any(files)
         self._load()
         wait = self.settings.sync.lock_timeout_s
         wait = wait if lock_timeout_s is None else lock_timeout_s
@@ -195,6 +197,9 @@ class VisualIndexer:
 def _expand(paths: Sequence[Path | str]) -> Iterator[Path]:
     for one in paths:
         text = os.fspath(one)
+        if not text.strip():
+            message = "A path is empty; name a video, or `.` for this folder."
+            raise UsageError("invalid_arguments", message, field="video")
         if "://" in text:
             raise UsageError(
                 "source_not_local",
@@ -206,6 +211,19 @@ def _expand(paths: Sequence[Path | str]) -> Iterator[Path]:
             yield from video_files(path)
         else:
             yield path
+
+
+def _check_any(files: Sequence[Path]) -> None:
+    "Make no library for files that are all not there; raises what the first one is."
+    first = None
+    for path in files:
+        try:
+            with open_plain(path):
+                return
+        except Vid2ContextError as error:
+            first = first or error
+    if first:
+        raise first
 
 # %% ../nbs/20c_visual_index.ipynb #3ea0597e
 REINDEXED = {

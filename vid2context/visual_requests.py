@@ -6,14 +6,17 @@
 __all__ = ['VisualRequests']
 
 # %% ../nbs/41a_visual_requests.ipynb #7ee050e1
+import contextlib
 import json
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .bare_videos import BARE
 from .catalog import Catalog
-from .core import write_atomic
+from .core import UsageError, write_atomic
 from .index_reports import IndexWish, VideoReport
 from .index_runs import IndexReport
 from .options import Settings
@@ -21,7 +24,7 @@ from .pipeline import Library
 from .requests import Receipt
 from .visual_index import VisualIndexer
 from .visual_models import VisualHits
-from .visual_rows import caption_triples
+from .visual_rows import basic_captions, caption_triples, find_video
 
 # %% ../nbs/41a_visual_requests.ipynb #7c3b6088
 class VisualRequests:
@@ -102,13 +105,17 @@ class VisualRequests:
         out: Path,  # JSON Lines file to write
         *,
         video_id: str | None = None,  # Only this bare video
-    ) -> Receipt:  # Keys `path`, `triples`
+    ) -> Receipt:  # Keys `path`, `triples`, `left_out`: basic captions
         "Write what captioners said as triples: video, frame, caption."
+        _check_target(out)
         with Catalog.open(self.home) as catalog:
+            if video_id is not None:
+                find_video(catalog, video_id, source=BARE)
             rows = list(caption_triples(catalog, video_id=video_id))
+            basic = basic_captions(catalog, video_id=video_id)
         lines = [json.dumps(row, ensure_ascii=False, sort_keys=True) for row in rows]
         write_atomic(out, "".join(f"{line}\n" for line in lines).encode())
-        data = {"path": str(out.absolute()), "triples": len(rows)}
+        data = {"path": str(out.absolute()), "triples": len(rows), "left_out": basic}
         return Receipt("export-triples", "ok", self.home, data)
 
     def _indexer(self, **providers: str | None) -> VisualIndexer:
@@ -137,6 +144,17 @@ class VisualRequests:
         return Receipt(command, report.status, self.home, data, int(bad))
 
 # %% ../nbs/41a_visual_requests.ipynb #f07a38c2
+def _check_target(out: Path) -> None:
+    "Refuse to put a file in the place of anything but a plain file."
+    if not out.parent.is_dir():
+        message = f"{str(out)!r} lies in no folder that exists; make the folder first."
+        raise UsageError("invalid_arguments", message, field="out")
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISREG(out.lstat().st_mode):
+            message = f"{str(out)!r} exists and is no plain file; name another file."
+            raise UsageError("invalid_arguments", message, field="out")
+
+
 def _plain(video: VideoReport) -> dict[str, Any]:
     seconds = {name: round(spent, 3) for name, spent in sorted(video.seconds.items())}
     return {**asdict(video), "issues": list(video.issues), "seconds": seconds}

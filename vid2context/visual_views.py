@@ -39,7 +39,7 @@ def _index(data: Mapping[str, Any]) -> Iterable[Any]:
             for v in done
         ]
         yield grid(rows, *columns)
-        yield from (f"  id {cell(v['video_id'])}" for v in done)
+        yield from (f"  id {cell(v['video_id'])}  {cell(v['file'])}" for v in done)
     for video in data["videos"]:
         if video["status"] == "failed":
             why = f"{cell(video['message'], 1000)} ({video['code']})"
@@ -58,7 +58,7 @@ def _stats(data: Mapping[str, Any]) -> Iterable[Any]:
     rows = [
         ("captions", _made(captions)),
         ("frames read", stats["ocr_read"]),
-        ("image vectors", f"{stats['vectors']} of {stats['embeddings_dim']} numbers"),
+        ("image vectors", _sized(stats["vectors"], stats["embeddings_dim"])),
         ("thumbnails", stats["thumbs"]),
         ("bytes", ", ".join(f"{name} {size:,}" for name, size in files.items())),
         ("models", ", ".join(stats["providers"])),
@@ -66,6 +66,28 @@ def _stats(data: Mapping[str, Any]) -> Iterable[Any]:
     yield grid(rows, "", "~")
     for channel in stats["stale_channels"]:
         yield f"stale: {channel}; `reindex --channel {channel}` makes it anew"
+
+
+def _sized(count: int, dim: int | None) -> str:
+    return f"{count} of {dim} numbers" if count and dim else "none"
+
+
+def _reindexed(data: Mapping[str, Any]) -> Iterable[Any]:
+    yield f"made anew: {data['channel']}; the other channels are as they were"
+    yield from _index(data)
+
+
+def _removed(data: Mapping[str, Any]) -> Iterable[Any]:
+    yield f"removed {cell(data['video_id'])}; its file stays"
+
+
+def _triples(data: Mapping[str, Any]) -> Iterable[Any]:
+    yield f"{data['triples']} triples in {cell(data['path'], 1000)}"
+    if left := data["left_out"]:
+        yield (
+            f"Only captions by a model are exported; {left} basic captions were left "
+            "out. `reindex --channel caption --captioner NAME` makes captions."
+        )
 
 
 def _made(captions: Mapping[str, int]) -> str:
@@ -110,7 +132,9 @@ def _search(data: Mapping[str, Any]) -> Iterable[Any]:
 # %% ../nbs/42a_visual_views.ipynb #12b6aa65
 for _command, _view in (
     ("index", _index),
-    ("reindex", _index),
+    ("reindex", _reindexed),
+    ("remove", _removed),
+    ("export-triples", _triples),
     ("stats", _stats),
     ("visual search", _search),
 ):
