@@ -284,6 +284,59 @@ def test_nothing_but_the_protocol_is_on_stdout(library, tmp_path):
         assert f"noise: {kind}".encode() in err, kind
 
 
+def test_every_line_over_stdio_is_answered(library):
+    named = ["--home", str(library[0]), "--settings", str(library[1])]
+    me = {"name": "t", "version": "1"}
+    begin = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": me}
+    half = {"claims": [CLAIM, CLAIM | {"quote": "so \ud800"}], "items": ["id-apple"]}
+
+    def call(number, tool, told):
+        params = {"name": tool, "arguments": told}
+        return {"id": number, "method": "tools/call", "params": params}
+
+    messages = [
+        {"id": 1, "method": "initialize", "params": begin},
+        {"method": "notifications/initialized"},
+        call(2, "verify_citations", half),
+        call(3, "search", {}),
+        {"id": 4, "method": "ping"},
+    ]
+    lines = [json.dumps({"jsonrpc": "2.0"} | one) for one in messages]
+    lines[3:3] = ["not json", '{"id": 9}', ""]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "vid2context", "mcp", *named],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    process.stdin.write("\n".join(lines) + "\n")
+    process.stdin.flush()
+    answers = [json.loads(process.stdout.readline()) for _ in range(6)]
+    out, log = process.communicate()
+    assert out == ""
+    errors = {one["error"]["code"] for one in answers if one["id"] is None}
+    assert errors == {-32700, -32600}
+    told = {one["id"]: one for one in answers}
+    assert set(told) == {1, 2, 3, 4, None}
+    assert told[2]["error"]["code"] == -32602
+    assert told[2]["error"]["data"]["field"] == "claims[1].quote"
+    assert told[3]["result"]["isError"]
+    said = json.loads(told[3]["result"]["content"][0]["text"])["error"]
+    assert said["message"] == "The argument query is missing."
+    assert "Traceback" not in log
+
+
+def test_half_a_character_is_refused_before_work(near):
+    async def session():
+        async with Client(near) as client:
+            told = {"query": "sap \ud800"}
+            result = await client.call_tool("search", told)
+            assert head(result)["error"]["detail"]["field"] == "query"
+
+    asyncio.run(session())
+
+
 @asynccontextmanager
 async def over_http(running, token):
     headers = {"authorization": f"Bearer {token}"}

@@ -1,6 +1,7 @@
 "The web server as a process of its own, asked over real sockets."
 
 import itertools
+import json
 import signal
 import socket
 import stat
@@ -177,6 +178,8 @@ def test_mistakes_are_told_apart(ask):
         "search?q=sap&top_k=0": (400, "bad-request"),
         "search?q=sap&between=9-1": (400, "bad-request"),
         "search?q=sap&unit_type=poem": (400, "bad-request"),
+        "search?q=sap&videos=id-pear": (400, "bad-request"),
+        "health?verbose=1": (400, "bad-request"),
         f"search?q={'a' * 1001}": (400, "bad-request"),
         "items?cursor=AAAA": (400, "bad-request"),
         "thumbs/id-apple/99999999999999999999": (400, "bad-request"),
@@ -211,6 +214,25 @@ def test_a_bundle_and_verdicts_over_http(ask):
     assert again.status_code == 200
     lost = ask.post("/api/v1/verify", json=sent | {"items": ["/etc"]})
     assert code_of(lost) == (404, "not-found")
+
+
+def test_half_a_character_is_refused_and_named(ask, server):
+    quote = CLAIM | {"quote": "so \ud800"}
+    bodies = {
+        "verify": ({"claims": [CLAIM, quote]}, "claims[1].quote"),
+        "retrieve": ({"query": "sap \udfff"}, "query"),
+        "briefs": ({"items": ["id-apple"], "question": "\ud800"}, "question"),
+        "extract": ({"items": ["id-apple"], "schema": {"\ud800": 1}}, "schema"),
+    }
+    for path, (body, field) in bodies.items():
+        answer = ask.post(
+            f"/api/v1/{path}",
+            content=json.dumps(body),
+            headers={"content-type": "application/json"},
+        )
+        assert code_of(answer) == (400, "bad-request"), path
+        assert answer.json()["error"]["detail"]["field"] == field
+    assert not [line for line in server[0].log if "Traceback" in line]
 
 
 def test_items_come_in_pages(ask):

@@ -18,7 +18,7 @@ from .options import Settings
 from .package_contexts import package_context
 from .pipeline import Library
 from .prompts import asked_for, wanted_shape
-from .requests import Receipt, read_text
+from .requests import Receipt, need_unicode, read_text
 from .rungs import is_loopback, listed_rungs, order_rungs
 from .schema import read_json
 from .sent_contexts import read_contexts
@@ -54,6 +54,7 @@ def _bad(field: str, said: str) -> UsageError:
 
 
 def _check_body(body: Mapping[str, Any], settings: Settings | None) -> None:
+    need_unicode(body)
     items, contexts = body.get("items") or [], body.get("contexts") or []
     if bool(items) == bool(contexts):
         raise _bad("items", "or contexts is needed, one of them")
@@ -162,12 +163,14 @@ class AnswerRequests:
         path: Path,  # Named by the user
     ) -> dict[str, Any]:  # Raises UsageError `bad-request`
         "Read a JSON Schema from a file."
+        text = read_text(path, "schema")
         try:
-            found = read_json(read_text(path, "schema").encode())
+            found = read_json(text.encode())
         except Vid2ContextError as error:
             raise _bad("schema", f"of {path}: {error.message.rstrip('.')}") from None
         if not isinstance(found, dict):
             raise _bad("schema", f"needs an object, and {path} holds none")
+        need_unicode(found, "schema")
         return found
 
     def remote_rungs(

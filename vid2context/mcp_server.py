@@ -31,6 +31,8 @@ from vid2context.tool_desk import (
     Filters,
     Item,
     Items,
+    Lines,
+    told_call,
 )
 from .tools import allowed_video
 
@@ -73,9 +75,20 @@ class AgentServer(MCPServer):
         write = os.fdopen(self.wire.write, "wb", closefd=False)
         told = TextIOWrapper(read, "utf-8", errors="replace")
         says = TextIOWrapper(write, "utf-8", newline="\n")
-        async with stdio_server(anyio.wrap_file(told), anyio.wrap_file(says)) as both:
+        lines: Any = Lines(anyio.wrap_file(told), anyio.wrap_file(says))
+        async with stdio_server(lines, lines) as both:
             low, (heard, spoken) = self._lowlevel_server, both
             await low.run(heard, spoken, low.create_initialization_options())
+
+    async def call_tool(
+        self,
+        name: str,  # Of a tool
+        arguments: dict[str, Any],  # Untrusted
+        context: Any = None,  # Of the request
+    ) -> Any:  # A failure where an argument is unfit
+        "Call a tool."
+        call = super().call_tool
+        return await told_call(arguments, lambda: call(name, arguments, context))
 
     def http_app(
         self,

@@ -24,7 +24,7 @@ from .context import check_bundle, render
 from .core import UsageError, Vid2ContextError
 from .pipeline import Library
 from .records import Filters
-from .requests import Receipt, read_filters
+from .requests import Receipt, need_unicode, read_filters
 from .text import timestamp_url
 from .video_contexts import VideoContext
 
@@ -161,6 +161,7 @@ class ReadingRequests:
         if accept not in (None, "strict", "verdict"):
             message = f"accept is {accept!r}; it can be strict or verdict."
             raise UsageError("bad-request", message, field="accept")
+        need_unicode(claims, "claims")
         for n, claim in enumerate(claims):
             if not isinstance(claim.get("videoId"), str):
                 message = f"Claim {n} has no videoId; it needs the id of a video."

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
-from fastapi import Body, FastAPI, Path, Query, Request
+from fastapi import Body, Depends, FastAPI, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException
@@ -30,6 +30,7 @@ from vid2context.web_answers import (
     ask_for_token,
     error_answer,
     follow_job,
+    known_only,
 )
 from vid2context.web_models import (
     EXAMPLES,
@@ -80,6 +81,7 @@ def make_app(
         redirect_slashes=False,
         lifespan=lifespan,
         responses=_FAILURES,
+        dependencies=[Depends(known_only)],
     )
     for kind in (Vid2ContextError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, _handle)
@@ -112,7 +114,7 @@ async def _handle(request: Request, error: Exception) -> Response:
 
 
 def _add_asset(app: FastAPI, path: str, asset: Asset) -> None:
-    @app.get(path, include_in_schema=False)
+    @app.api_route(path, methods=["GET", "HEAD"], include_in_schema=False)
     async def page() -> Response:
         return Response(asset.body, media_type=asset.media_type, headers=asset.headers)
 
@@ -145,9 +147,8 @@ def _add_reading(app: FastAPI, lanes: Lanes) -> None:
         page = cut_page(
             rows, asked=["items", q], cursor=cursor, max_chars=10**6, max_lines=size
         )
-        found = {"items": [json.loads(row) for row in page.lines]}
         more = {"next": page.next_cursor} if page.next_cursor else {}
-        return JSONResponse(found | more)
+        return JSONResponse({"items": [json.loads(row) for row in page.lines]} | more)
 
     @app.get("/api/v1/search", response_model=SearchAnswer, tags=["find"])
     async def search(

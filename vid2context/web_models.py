@@ -10,13 +10,24 @@ __all__ = ['EXAMPLES', 'Body', 'Stretch', 'RetrieveBody', 'VerifyBody', 'BriefBo
 # %% ../nbs/43_web_models.ipynb #a4f2c5a6
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from .requests import NO_UNICODE, half_pair
 
 # %% ../nbs/43_web_models.ipynb #8ab81395
 class Body(BaseModel):
     "Refuse what is not known."
 
     model_config = ConfigDict(extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _whole(cls, given: object) -> object:
+        if field := half_pair(given):
+            about = {"field": field, "said": NO_UNICODE}
+            raise PydanticCustomError("text_invalid", "{said}", about)
+        return given
 
 
 class Stretch(Body):
