@@ -449,6 +449,19 @@ def test_extractive_alone_makes_no_request_and_never_waits():
     assert "Nothing was cited from: b." in brief.notes
 
 
+def test_a_question_that_was_set_aside_is_told_first():
+    talk = video("b", ["Who still likes old fashioned glue at all?", "Glue it is!"])
+    brief = build_brief([talk], "what does the submarine cost", deps=Deps(Chain([])))
+    shown = [line for line in brief.markdown.splitlines() if line]
+    assert shown[0] == "# what does the submarine cost"
+    assert shown[1].startswith("> **No line shares a word with the question")
+    assert brief.markdown.count("shares a word") == 1
+    assert not re.search(r"[?!]\.", brief.summary)
+    assert "at all?" in brief.summary
+    asked = build_brief([talk], "which glue", deps=Deps(Chain([])))
+    assert "shares a word" not in asked.markdown
+
+
 def test_a_request_without_words_asks_nobody():
     with ScriptedServer([Turn("{}")]) as server:
         brief = build_brief([video("mute", [])], deps=deps(server))

@@ -21,6 +21,8 @@ def _brief(data: Mapping[str, Any]) -> Iterable[Any]:
 
 
 def _extract(data: Mapping[str, Any]) -> Iterable[Any]:
+    for note in data["notes"]:
+        yield f"note: {cell(note, 2000)}"
     yield escape(json.dumps(data["data"], ensure_ascii=False, indent=2))
     rows = [
         (
@@ -41,8 +43,6 @@ def _extract(data: Mapping[str, Any]) -> Iterable[Any]:
     yield f"{len(rows)} citations, {len(refused)} refused"
     if data["uncited"]:
         yield f"no citation for: {cell(', '.join(data['uncited']), 2000)}"
-    for note in data["notes"]:
-        yield f"note: {cell(note, 2000)}"
 
 
 def _prompt(data: Mapping[str, Any]) -> Iterable[Any]:

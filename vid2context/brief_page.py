@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 
 from .claims import Citation, Unverified
 from .core import timestamp_label
+from .extractive import SET_ASIDE
 from .outcomes import Attempt
 from .points import Point, Topic, voices_of
 from .text import Table, escape_markdown, one_line
@@ -126,7 +127,7 @@ def _sentence(point: Point) -> str:
     text = point.text.rstrip(" .")
     if point.counter:
         text += f"; against it: {point.counter.rstrip(' .')}"
-    return f"{text}."
+    return text if text.endswith(tuple("?!…。？！؟")) else f"{text}."
 
 # %% ../nbs/19j_brief_page.ipynb #95f26f0f
 def plain(
@@ -155,12 +156,14 @@ def write_page(
     lines = [f"# {plain(brief.title)}", ""]
     if brief.question and one_line(brief.question) != brief.title:
         lines += [f"Question: {plain(brief.question)}", ""]
+    if SET_ASIDE in brief.notes:
+        lines += [f"> **{plain(SET_ASIDE)}**", ""]
     lines += [plain(brief.summary), ""]
     for topic in brief.topics:
         lines += [f"## {plain(topic.topic)}", ""]
         lines += [f"- {_bullet(point)}" for point in topic.points] + [""]
-    if brief.notes:
-        lines += ["## Notes", "", *(f"- {plain(note)}" for note in brief.notes), ""]
+    if notes := [plain(note) for note in brief.notes if note != SET_ASIDE]:
+        lines += ["## Notes", "", *(f"- {note}" for note in notes), ""]
     lines += ["## Sources", "", *(f"- {_source(video)}" for video in brief.videos), ""]
     if brief.unverified:
         lines += ["## Appendix: not verified", ""]

@@ -17,7 +17,14 @@ from .asking_rungs import MIN_BUDGET, Progress, Question, Run
 from .chain import Chain
 from .claims import CheckedClaims, check_claims
 from .core import UsageError, Vid2ContextError, timestamp_label
-from .extractive import MOST, Picks, candidates_of, claims_of, pick
+from vid2context.extractive import (
+    MOST,
+    SET_ASIDE,
+    Picks,
+    candidates_of,
+    claims_of,
+    pick,
+)
 from .lines import Count, Piece, block, cut, estimate_tokens, pieces_of
 from .outcomes import BadAnswer
 from .prompts import asked_for, named
@@ -206,7 +213,13 @@ def _map_part(
     def extractive() -> dict[str, Any]:
         every = candidates_of(context, video=number, pieces=part)
         picks = pick(every, work.question, most=math.ceil(MOST / parts))
-        work.notes += [note for note in picks.notes if note not in work.notes]
+        apart = dict.fromkeys(picks.notes)
+        if parts > 1 and SET_ASIDE in apart:
+            del apart[SET_ASIDE]
+            apart["In parts of the videos no line shares a word with the question."] = (
+                None
+            )
+        work.notes += [note for note in apart if note not in work.notes]
         return {"claims": claims_of(picks, work.contexts)}
 
     messages = map_messages(work.template, work.question, work.show(context, part))
