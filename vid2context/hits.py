@@ -80,7 +80,8 @@ class SearchResult:
         "Show the moments."
         rows = [_row(rank, moment) for rank, moment in enumerate(self.moments, 1)]
         for row, follower in zip(rows, self.then, strict=False):
-            row["then"] = timestamp_label(follower.start_s)
+            said = follower.text or follower.ocr or follower.caption
+            row["then"] = f"{timestamp_label(follower.start_s)} {one_line(said, 60)}"
         columns = ("rank", "video", "time", "found by", "text", "on screen")
         return Table(tuple(rows), (*columns, "then") if self.then else columns)
 
