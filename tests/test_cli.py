@@ -244,6 +244,48 @@ def test_hostile_captions_reach_neither_terminal_nor_outline(library: Path) -> N
     assert (code, receipt["result"]) == (0, "PASS")
 
 
+def test_the_list_of_items_has_the_ids(library: Path) -> None:
+    desk = library.parent
+    code, receipt = told("items", cwd=desk)
+    assert (code, receipt["total"]) == (0, len(receipt["items"]))
+    one = receipt["items"][0]
+    code, out, _ = run("items", one["id"], "--limit", "1", cwd=desk)
+    assert code == 0
+    assert one["id"] in out and out.splitlines()[-1] == "1 video"
+    (desk / "none.json").write_text("[]")
+    for words in ("brief nosuch", "remove nosuch", "verify none.json nosuch"):
+        code, receipt = told(*words.split(), cwd=desk)
+        assert code != 0
+        assert "items` " in receipt["error"]["message"], words
+    assert told("items", "--limit", "0", cwd=desk)[0] == 2
+
+
+def test_a_refused_quote_shows_the_time_that_was_given(library: Path) -> None:
+    desk = library.parent
+    video = told("items", cwd=desk)[1]["items"][0]["id"]
+    quote = "crane lifts nine tonnes of hostile text"
+    claims = [
+        {"videoId": video, "quote": quote, "startSec": at} for at in (900, "soon")
+    ]
+    (desk / "claims.json").write_text(json.dumps(claims))
+    code, out, _ = run("verify", "claims.json", video, cwd=desk)
+    assert code == 1
+    first, second = (line for line in out.splitlines() if line.startswith("refused"))
+    assert "at 15:00  said at 0:00" in first
+    assert "quote-at-other-time" in first
+    assert "at 'soon'" in second
+    assert "bad-timestamp" in second
+    (desk / "claims.json").write_text("[]")
+    code, out, _ = run("verify", "claims.json", video, cwd=desk)
+    assert (code, out.split(":")[0]) == (0, "nothing to check")
+    claims[1]["quote"] = "half \ud800"
+    (desk / "claims.json").write_text(json.dumps(claims))
+    code, receipt = told("verify", "claims.json", video, cwd=desk)
+    assert (code, receipt["error"]["field"]) == (2, "claims[1].quote")
+    code, _, err = run("verify", "nosuch.json", video, cwd=desk)
+    assert (code, err.count("nosuch.json"), "does not exist" in err) == (2, 1, True)
+
+
 def test_libraries_in_a_bad_state_are_named(library: Path, tmp_path: Path) -> None:
     def status(alter: str) -> tuple[int, str]:
         copy = tmp_path / "copy"

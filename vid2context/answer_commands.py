@@ -70,6 +70,21 @@ def _brief(
         )
 
 
+@command("items")
+def _items(
+    service: Service,
+    query: Annotated[
+        str | None, argument("QUERY", "Words that stand in title, channel or id.")
+    ] = None,
+    limit: Annotated[int, option("Show at most this many.")] = 100,
+) -> Receipt:
+    """List the videos of a library: ids, lengths, sources, titles.
+
+    Example: vid2context items harbour --limit 20
+    """
+    return service.list_items(query, limit=limit)
+
+
 @command("extract")
 def _extract(
     service: Service,
@@ -86,7 +101,10 @@ def _extract(
 ) -> Receipt:
     """Fill a template or a JSON Schema, with checked sources.
 
-    Example: vid2context extract ./evidence/videos/review --template buyer-guide
+    Example: vid2context extract ./evidence/videos/review --template summary
+
+    With a model: vid2context extract local-1a2b --template buyer-guide
+    --settings llm.ini
     """
     _say_where(service, policy)
     with _bar() as tell:

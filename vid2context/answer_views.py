@@ -45,9 +45,31 @@ def _extract(data: Mapping[str, Any]) -> Iterable[Any]:
         yield f"no citation for: {cell(', '.join(data['uncited']), 2000)}"
 
 
+def _items(data: Mapping[str, Any]) -> Iterable[Any]:
+    rows = [
+        (
+            item["id"],
+            timestamp_label(item["duration_s"]) if "duration_s" in item else "",
+            item["source"],
+            item.get("title"),
+        )
+        for item in data["items"]
+    ]
+    if rows:
+        yield grid(rows, "id", "length#", "source", "title~")
+    left = data["total"] - len(rows)
+    said = f"{data['total']} video{'s' * (data['total'] != 1)}"
+    yield said + (f", {left} not shown (--limit)" if left else "")
+
+
 def _prompt(data: Mapping[str, Any]) -> Iterable[Any]:
     yield escape("\n\n".join(message["content"] for message in data["messages"]))
 
 
-for command, view in {"brief": _brief, "extract": _extract, "prompt": _prompt}.items():
+for command, view in {
+    "brief": _brief,
+    "extract": _extract,
+    "items": _items,
+    "prompt": _prompt,
+}.items():
     register_view(command, view)

@@ -61,7 +61,7 @@ def find_video(
     return found[0]
 
 # %% ../nbs/20i_browsing.ipynb #95cd7e37
-_UNKNOWN = "is no video of this library; the list of items has the ids"
+_UNKNOWN = "is no video of this library; the list of `items` has the ids"
 
 # %% ../nbs/20i_browsing.ipynb #4ad5f312
 def video_contexts(

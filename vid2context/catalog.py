@@ -181,7 +181,7 @@ class Catalog(Reading):
             if video not in known:
                 raise UsageError(
                     "video_not_found",
-                    f"The library has no video {video[:80]!r}; `search` shows ids.",
+                    f"The library has no video {video[:80]!r}; `items` lists ids.",
                     field="video",
                 )
 

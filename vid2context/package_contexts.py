@@ -105,7 +105,7 @@ def _find(item: str, catalog: Catalog | None) -> tuple[Path, str | None]:
         what = (
             "is in several sources; write source:video"
             if found
-            else "is not in the library"
+            else "is not in the library; `vid2context items` lists what is"
         )
         raise UsageError("video_not_found", f"{item!r} {what}.", field="items")
     videos = catalog.source(found[0].source).videos

@@ -52,10 +52,15 @@ class ReadingRequests:
     def list_items(
         self,
         query: str | None = None,  # Words that all stand in title, channel or id
-    ) -> Receipt:  # Key `items`, each with `id` and, when known, `title`, `duration_s`
+        *,
+        limit: int | None = None,  # Most videos, >= 1; None: all
+    ) -> Receipt:  # Keys `items`, each with `id` and what is known, and `total`
         "List the videos of the library."
+        if limit is not None and limit < 1:
+            raise UsageError("invalid_limit", f"limit is {limit}; give 1 or more.")
         items = list_videos(self.library.catalog, query=query)
-        return Receipt("items", "ok", self.home, {"items": items})
+        data = {"items": items[:limit], "total": len(items)}
+        return Receipt("items", "ok", self.home, data)
 
     def contexts(
         self,

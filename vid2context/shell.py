@@ -84,7 +84,9 @@ _FILTERS = {
 
 _PARTS = {
     "Evidence": "pack validate ledger capture review",
-    "Library": "init sync source index remove status stats doctor rebuild reindex",
+    "Library": (
+        "init sync source index items remove status stats doctor rebuild reindex"
+    ),
     "Finding": "search retrieve explain visual export-triples",
     "Answering": "check verify prompt brief extract",
     "Servers": "serve mcp",

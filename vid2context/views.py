@@ -6,6 +6,7 @@
 __all__ = ['cell', 'grid', 'register_view', 'show', 'show_failure']
 
 # %% ../nbs/42_views.ipynb #dff3e6a2
+import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -246,13 +247,15 @@ def _check(data: Mapping[str, Any]) -> Iterable[Any]:
 
 
 def _verify(data: Mapping[str, Any]) -> Iterable[Any]:
+    if not data["claims"]:
+        yield "nothing to check: the list of claims is empty"
+        return
     for claim in data["claims"]:
-        at_s, why = claim["startSec"], _why(claim)
         facts = [
             cell(claim["videoId"]),
-            timestamp_label(at_s) if at_s is not None else "",
+            *_when(claim),
             f"score {claim['score']:.2f}",
-            cell(why),
+            cell(_why(claim)),
             f"receipt: {cell(claim['replay'])}" if claim.get("replay") else "",
         ]
         verdict = "accepted" if claim["accepted"] else "refused"
@@ -262,6 +265,20 @@ def _verify(data: Mapping[str, Any]) -> Iterable[Any]:
             rows.append(("", "said", claim["source_text"]))
         yield grid(rows, "", "", "~")
     yield _counts(data["counts"])
+
+
+def _when(claim: Mapping[str, Any]) -> Iterable[str]:
+    "Say where it was said, else the time as it was given."
+    at_s, given = claim["startSec"], (claim.get("receipt") or {}).get("startSec")
+    if at_s is not None:
+        yield timestamp_label(at_s)
+        return
+    number = isinstance(given, int | float) and not isinstance(given, bool)
+    label = number and math.isfinite(given) and 0 <= given < 1e9
+    yield f"at {timestamp_label(given) if label else cell(repr(given), 80)}"
+    found = (claim.get("script") or claim).get("foundAtSec")
+    if found is not None:
+        yield f"said at {timestamp_label(found)}"
 
 
 def _why(claim: Mapping[str, Any]) -> str | None:

@@ -160,8 +160,7 @@ def find_video(
     if not found:
         raise UsageError(
             "video_not_found",
-            f"The library has no video {video_id[:80]!r}; `search` and `status` show "
-            "what it has.",
+            f"The library has no video {video_id[:80]!r}; `items` lists what it has.",
             field="video",
         )
     return next((row for row in found if row.source == BARE), found[0])
