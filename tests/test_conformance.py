@@ -93,6 +93,7 @@ class Batched(FakeEmbedder):
         ("captioner", Caller, "opens_no_connection"),
     ],
 )
+@pytest.mark.breaks_promises  # One of the faults is a connection
 def test_each_case_catches_its_fault(kind, provider, case):
     assert case in conformance_faults(kind, provider)
 

@@ -10,8 +10,16 @@ ROOT = Path(__file__).resolve().parents[1]
 CFG = get_config(ROOT)
 NBS = sorted((ROOT / "nbs").rglob("[!_.]*.ipynb"))
 
+PICKLES = {"00_core.ipynb"}  # Shows that errors cross to a worker and back
 
-@pytest.mark.parametrize("nb", NBS, ids=lambda p: str(p.relative_to(ROOT)))
+
+def cases():
+    for nb in NBS:
+        marks = [pytest.mark.breaks_promises] if nb.name in PICKLES else []
+        yield pytest.param(nb, marks=marks, id=str(nb.relative_to(ROOT)))
+
+
+@pytest.mark.parametrize("nb", cases())
 def test_notebook(nb):
     flags = CFG.tst_flags.split()
     ok, _ = run_nb(nb, flags, basepath=ROOT, cell_timeout=CFG.cell_timeout)
