@@ -73,7 +73,8 @@ class Process:
                 self.address = found[1]
                 break
         assert self.address, self.log
-        threading.Thread(target=self._drain, daemon=True).start()
+        self.drained = threading.Thread(target=self._drain, daemon=True)
+        self.drained.start()
 
     def _drain(self) -> None:
         for line in self.process.stderr or ():

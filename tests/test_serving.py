@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 import signal
 import socket
 import stat
@@ -390,7 +391,9 @@ def test_a_found_settings_file_opens_nothing(tmp_path, monkeypatch):
 def test_ctrl_c_ends_it_without_a_traceback(library):
     with serve(*library) as (running, _):
         assert running.end(signal.SIGINT) == 130
-    assert "Traceback" not in "".join(running.log)
+        running.drained.join(30)
+    assert running.log[-1] == "stopped\n"
+    assert not {"Traceback", "error"} & set(re.findall(r"\w+", "".join(running.log)))
 
 
 def test_hostile_titles_stay_data(ask):

@@ -73,6 +73,15 @@ def _add_servers() -> None:
 
         return tell
 
+    def until_stopped(name: str, service: Service, run: Callable[[], None]) -> Receipt:
+        "Serve; Ctrl-C is the usual end and no error."
+        try:
+            run()
+        except KeyboardInterrupt:
+            print("stopped", file=sys.stderr)
+            return Receipt(name, "stopped", service.home, exit_code=130)
+        return Receipt(name, "ok", service.home)
+
     @command("serve")
     def serve(
         service: Service,
@@ -93,8 +102,10 @@ def _add_servers() -> None:
             from .serving import serve as run
         except ImportError as error:
             raise needed(error) from None
-        run(service, host=host, port=port, workers=workers, tell=teller(service))
-        return Receipt("serve", "ok", service.home)
+        at: dict[str, Any] = {"host": host, "port": port, "tell": teller(service)}
+        return until_stopped(
+            "serve", service, lambda: run(service, workers=workers, **at)
+        )
 
     @command("mcp")
     def mcp(
@@ -118,11 +129,15 @@ def _add_servers() -> None:
             from .mcp_server import Wire
         except ImportError as error:
             raise needed(error) from None
-        if http:
-            run_http(service, host=host, port=port, write=write, tell=teller(service))
-        else:
-            run_stdio(service, wire=Wire(*_WIRE) if _WIRE else None, write=write)
-        return Receipt("mcp", "ok", service.home)
+
+        def run() -> None:
+            if http:
+                at: dict[str, Any] = {"host": host, "port": port}
+                run_http(service, write=write, tell=teller(service), **at)
+            else:
+                run_stdio(service, wire=Wire(*_WIRE) if _WIRE else None, write=write)
+
+        return until_stopped("mcp", service, run)
 
 
 def main() -> int:  # Exit code: 0, 1, 2 or 130

@@ -6,7 +6,6 @@
 __all__ = ['cell', 'grid', 'register_view', 'show', 'show_failure']
 
 # %% ../nbs/42_views.ipynb #dff3e6a2
-import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -273,9 +272,10 @@ def _when(claim: Mapping[str, Any]) -> Iterable[str]:
     if at_s is not None:
         yield timestamp_label(at_s)
         return
-    number = isinstance(given, int | float) and not isinstance(given, bool)
-    label = number and math.isfinite(given) and 0 <= given < 1e9
-    yield f"at {timestamp_label(given) if label else cell(repr(given), 80)}"
+    label = cell(repr(given), 80)
+    if isinstance(given, int | float) and 0 <= given < 1e9 and given is not True:
+        label = timestamp_label(given)
+    yield f"at {label}"
     found = (claim.get("script") or claim).get("foundAtSec")
     if found is not None:
         yield f"said at {timestamp_label(found)}"
