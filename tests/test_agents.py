@@ -191,6 +191,13 @@ def test_mistakes_are_answers(library, near):
                 ("search", {"query": "?"}, "bad-request"),
                 ("get_section", {"item": str(library[0].parent)}, "not-found"),
                 ("get_section", {"item": "id-long", "section": "s99"}, "not-found"),
+                (
+                    "get_section",
+                    {"item": "id-long", "startSec": 9, "endSec": 2},
+                    "bad-request",
+                ),
+                ("get_section", {"item": "id-long", "startSec": -1}, "bad-request"),
+                ("get_outline", {}, "bad-request"),
                 ("build_brief", {"items": []}, "bad-request"),
                 (
                     "build_brief",
@@ -209,7 +216,8 @@ def test_mistakes_are_answers(library, near):
                 assert result.is_error, tool
                 assert head(result)["error"]["code"] == code, (tool, result)
             wrong = await client.call_tool("search", {"query": ["a"]})
-            assert wrong.is_error
+            assert head(wrong)["error"]["message"].startswith("The argument query is")
+            assert "pydantic" not in wrong.content[0].text
             assert (
                 await client.call_tool("visual_index", {"video_path": "x"})
             ).is_error

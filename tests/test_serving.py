@@ -88,7 +88,7 @@ def test_every_mix_of_host_origin_and_token_is_judged(server):
     origins = {None: True, f"http://{own}": True, "https://evil.example": False}
     origins |= {"null": False, f"https://{own}": False}
     tokens = {f"Bearer {token}": True, f"Bearer {token}x": False, None: False}
-    tokens |= {f"Basic {token}": False}
+    tokens |= {f"Basic {token}": False, f"bearer {token}": True, token: False}
     with httpx.Client(base_url=running.address, timeout=120) as plain:
         for host, origin, told in itertools.product(hosts, origins, tokens):
             named = {"host": host, "origin": origin, "authorization": told}
@@ -404,6 +404,9 @@ def test_hostile_titles_stay_data(ask):
     policy = page.headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
+    head = ask.head("/")
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-length"] == page.headers["content-length"]
 
 
 def test_the_description_holds_under_fuzz(library):

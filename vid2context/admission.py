@@ -100,7 +100,7 @@ class Admission:
         is_open: Callable[[str], bool] = lambda path: False,  # Paths without a token
         clock: Callable[[], float] = time.monotonic,  # Seconds
     ) -> None:
-        self._app, self._token, self._open = app, f"Bearer {token}".encode(), is_open
+        self._app, self._token, self._open = app, token.encode(), is_open
         self._hosts, self._origins = names
         self._caps, self._clock = settings, clock
         self._busy, self._credit, self._seen = 0, settings.rate, clock()
@@ -136,7 +136,9 @@ class Admission:
         if scope["method"] in ("GET", "HEAD") and self._open(scope["path"]):
             return
         told = _all(scope, b"authorization")
-        if len(told) != 1 or not hmac.compare_digest(told[0], self._token):
+        scheme, _, secret = b"".join(told[:1]).partition(b" ")
+        known = hmac.compare_digest(secret.strip(), self._token)
+        if len(told) != 1 or scheme.lower() != b"bearer" or not known:
             message = (
                 "Send the header Authorization: Bearer TOKEN; the token lies in "
                 "serve.token in the folder of the library."

@@ -7,6 +7,7 @@ __all__ = ['SECTION_S', 'THUMB_PX', 'list_videos', 'find_video', 'video_contexts
 
 # %% ../nbs/20i_browsing.ipynb #09618278
 import io
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -156,6 +157,13 @@ def section_lines(
     end_s: float | None = None,  # Only what is said before, seconds
 ) -> list[Line]:  # In time order; of all when nothing is named
     "Give the lines of a stretch; raises UsageError `section_not_found`."
+    for name, at_s in (("startSec", start_s), ("endSec", end_s)):
+        if at_s is not None and not 0 <= at_s < math.inf:
+            message = f"{name} is {at_s}; give seconds, 0 or more."
+            raise UsageError("bad-request", message, field=name)
+    if start_s is not None and end_s is not None and end_s <= start_s:
+        message = f"endSec is {end_s:g} and startSec {start_s:g}; the end comes last."
+        raise UsageError("bad-request", message, field="endSec")
     lines = list(lines_of(context))
     if section is not None:
         rows = {row["id"]: row for row in outline(context)}

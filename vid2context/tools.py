@@ -242,5 +242,9 @@ def allowed_video(
             found = under(base, relative)
             if found.is_file():
                 return found
-    message = f"{path[:120]!r} is no file below the media roots of this server."
+    message = (
+        f"{path[:120]!r} is no file below the media roots of this server; whoever "
+        "runs it can add its folder to [serve] media_roots in a settings.ini that "
+        "--settings names."
+    )
     raise Vid2ContextError("forbidden", message, field="video_path")
