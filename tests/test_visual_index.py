@@ -31,7 +31,7 @@ from visual_kit import (
 from vid2context.captioning import RapidReader
 from vid2context.core import UsageError, Vid2ContextError
 from vid2context.embedding import E5Embedder
-from vid2context.fakes import FakeEmbedder, FakeEncoder, FakeReader
+from vid2context.fakes import FakeCaptioner, FakeEmbedder, FakeEncoder, FakeReader
 from vid2context.guard import open_media
 from vid2context.index_reports import IndexWish
 from vid2context.kinds import ProviderDescriptor
@@ -609,3 +609,93 @@ def test_a_path_that_names_nothing_makes_no_library(tmp_path, given):
     assert ("empty" in told.stderr) == (given == "")
     assert given or told.returncode == 2
     assert not (tmp_path / "new").exists()
+
+
+class Singer(FakeCaptioner):
+    "Caption as no default captioner does."
+
+    name = "singer"
+    descriptor = ProviderDescriptor(id="singer", version="1")
+
+    def caption(self, image, language="en"):
+        return "a song about a " + super().caption(image, language)
+
+
+def rows_of(home):
+    "Read what each channel says of each frame, and what is said."
+    with sqlite3.connect(home / "catalog.sqlite") as db:
+        frames = db.execute("SELECT details FROM frames ORDER BY unit_id").fetchall()
+        units = db.execute(
+            "SELECT unit_id, caption, ocr, type FROM units ORDER BY 1"
+        ).fetchall()
+        models = json.loads(db.execute("SELECT details FROM packages").fetchone()[0])
+        answers = db.execute("SELECT identity FROM readings ORDER BY 1, sha256")
+        asked = [row[0] for row in answers]
+    facts = [json.loads(row[0]) for row in frames]
+    return {
+        "caption": (
+            [
+                {k: v for k, v in one.items() if k.startswith("caption")}
+                for one in facts
+            ],
+            [unit[1] for unit in units],
+            models["models"]["caption"],
+            [name for name in asked if ":caption:" in name],
+        ),
+        "ocr": (
+            [{k: v for k, v in one.items() if k.startswith("ocr")} for one in facts],
+            [unit[2] for unit in units],
+            models["models"]["ocr"],
+            [name for name in asked if ":ocr:" in name],
+        ),
+        "said": (
+            [one.get("said") for one in facts],
+            [unit for unit in units if unit[3] != "frame"],
+            models["speech"],
+        ),
+        "image": [one.get("image") for one in facts] + [models["models"]["image"]],
+    }
+
+
+@pytest.mark.parametrize("channel", ["image", "caption", "ocr"])
+def test_reindex_leaves_the_other_channels_as_they_are(tmp_path, channel):
+    "Whatever provider made them, and even where it is gone."
+    path = hue_clip(tmp_path / "a.mp4", seconds=12, each_s=2)
+    said = "WEBVTT\n\n00:01.000 --> 00:05.000\nThe tide is high\n"
+    (tmp_path / "a.en.vtt").write_text(said)
+    register("captioner", "singer", Singer())
+    register("ocr", "moody", MoodyReader("well"))
+    first = settings(captioner="singer", text_reader="moody")
+    VisualIndexer(tmp_path / "home", first).index(path, interval_s=1)
+    before = rows_of(tmp_path / "home")
+    assert any("song" in text for text in before["caption"][1])
+    assert before["said"][1]
+    now = {"image": {"encoder": "plain-eye"}, "caption": {}, "ocr": {}}[channel]
+    register("image_text_encoder", "plain-eye", PlainEncoder())
+    others = {"captioner": "basic", "text_reader": "off" if channel != "ocr" else None}
+    if channel != "caption":
+        others["captioner"] = "gone-by-now"
+    chosen = {k: v for k, v in {**others, **now}.items() if v}
+    indexer = VisualIndexer(tmp_path / "home", settings(**chosen))
+    report = indexer.reindex(channel)
+    assert [one.status for one in report.videos] == ["indexed"]
+    after = rows_of(tmp_path / "home")
+    for name in set(before) - {channel}:
+        assert after[name] == before[name], name
+    assert after[channel] != before[channel]
+    assert indexer.stats().stale_channels == ()
+
+
+def test_reindex_claims_nothing_that_it_did_not_look_at(tmp_path):
+    "Captions that came beside the video since then are still news to index."
+    path = hue_clip(tmp_path / "a.mp4", seconds=8)
+    indexer = VisualIndexer(tmp_path / "home", settings())
+    indexer.index(path)
+    assert indexer.index_all([path]).videos[0].status == "unchanged"
+    indexer.reindex("image")
+    assert indexer.index_all([path]).videos[0].status == "unchanged"
+    said = "WEBVTT\n\n00:01.000 --> 00:05.000\nThe tide is high\n"
+    (tmp_path / "a.en.vtt").write_text(said)
+    indexer.reindex("image")
+    video = indexer.index_all([path]).videos[0]
+    assert (video.status, video.speech) == ("indexed", "sidecar")

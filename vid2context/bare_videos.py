@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .core import canonical_json, format_time, sha256_bytes
+from .kept_rows import Kept
 from .marks import Stamp
 from .observations import Observation, Watched
 from .recordings import Spoken, add_transcript
@@ -66,6 +67,7 @@ class BareVideo:
     facts: Mapping[str, Any]  # JSON: options, models, policies
     window_s: float  # Length of a transcript unit, seconds
     overlap_s: float = 0.0  # Time that neighbouring transcript units share, seconds
+    kept: Kept | None = None  # Rows of which one channel alone is made anew
 
     @property
     def incomplete(self) -> bool:
@@ -97,6 +99,14 @@ def records(
         heard = canonical_json(said)
         documents.append(_document(video, "transcript", heard))
         units = units + _speech(video, title, language)
+    evidence = sha256_bytes(canonical_json([shown.decode(), said]))
+    told: list[Document | Unit] = []
+    if video.kept is not None:
+        told = video.kept.speech
+        heard_sha = [one.sha256 for one in told if isinstance(one, Document)]
+        evidence = sha256_bytes(canonical_json([shown.decode(), heard_sha]))
+        if video.kept.channel == "image":
+            evidence = video.kept.package.evidence_sha256
     package = PackageRow(
         source=BARE,
         video_id=video.video_id,
@@ -108,7 +118,7 @@ def records(
         context_language=None,
         status=None,
         duration_s=video.watched.info.duration_s,
-        evidence_sha256=sha256_bytes(canonical_json([shown.decode(), said])),
+        evidence_sha256=evidence,
         derivation_sha256=video.derivation_sha256,
         details={
             **video.facts,
@@ -123,7 +133,7 @@ def records(
         _frame_row(video, one, facts)
         for one, facts in zip(video.watched.frames, seen, strict=True)
     ]
-    return package, [*documents, *units, *frames]
+    return package, [*documents, *units, *told, *frames]
 
 # %% ../nbs/12w_bare_videos.ipynb #d3c13022
 def _document(video: BareVideo, kind: str, data: bytes) -> Document:
@@ -177,6 +187,10 @@ def _add_frames(tree: UnitTree, frames: Sequence[Observation]) -> None:
 def _frame_facts(video: BareVideo, one: Observation) -> dict[str, Any]:
     heard = spoken_segments(video.transcript)
     end_s = one.shown_s if one.until_s is None else one.until_s
+    stored = None
+    if video.kept is not None:
+        row = video.kept.frames[frame_unit(video.video_id, one.ms)]
+        stored = row.details.get("said", "")
     frames = {frame.ms: frame for frame in video.watched.frames}
     kept = frames.get(one.ms if one.duplicate_of is None else one.duplicate_of, one)
     if kept is not one:
@@ -197,7 +211,7 @@ def _frame_facts(video: BareVideo, one: Observation) -> dict[str, Any]:
         "caption_language": one.caption_language,
         "ocr_origin": one.ocr_origin,
         "ocr_from": one.ocr_from,
-        "said": said_at(heard, one.shown_s, end_s),
+        "said": said_at(heard, one.shown_s, end_s) if stored is None else stored,
         "issues": one.issues,
     }
     return {name: value for name, value in facts.items() if value not in (None, "", {})}

@@ -6,32 +6,31 @@
 __all__ = ['ROWS', 'Intake']
 
 # %% ../nbs/20a_video_intake.ipynb #39461abc
-import json
 import shutil
 import sqlite3
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from .bare_videos import BARE, BareVideo, records
+from .bare_videos import BareVideo, records
 from .building import Perception
+from .catalog import Catalog
 from .core import canonical_json, local_id, sha256_bytes, sha256_file
-from .database import database_errors
 from .fragments import cut_units, embed_texts, fragment_texts
 from .guard import open_media
-from .index_reports import IndexWish, VideoReport, report_of
+from .index_reports import IndexWish, VideoReport, report_of, unchanged
 from .journal import Journal
-from .kinds import ImageTextEncoder, TextEmbedder
+from .kept_rows import Kept, kept_rows
+from .kinds import ImageTextEncoder, TextEmbedder, TextReader
 from .local_files import embedded_captions, keep_file, sidecars
 from .observations import WatchPlan
 from .options import Settings
 from .reader import Reader
 from .records import FrameRow, Unit
-from .seeing import Eyes, is_basic
+from .seeing import Eyes, Remembered, is_basic
 from .tracks import language_tag, rank_captions
 from .transcript import Transcript, transcript_of
 from .upkeep import prune_vectors, thumbs_folder, tidy_thumbs, vector_keys
@@ -62,23 +61,43 @@ class Intake:
         limit = self.settings.media.max_file_bytes
         digest = keep_file(path, None, max_bytes=limit).sha256
         video_id = local_id(digest)
-        eyes = self._eyes(wish, wish.language or "en")
-        facts = self._facts(path, digest, wish, eyes)
+        kept = None
+        if wish.only is not None:
+            with Catalog.open(self.writer.home) as catalog:
+                kept = kept_rows(catalog, video_id, channel=wish.only)
+        eyes = self._eyes(wish, wish.language or "en", kept)
+        facts = self._facts(path, digest, wish, eyes, kept)
         derivation = sha256_bytes(canonical_json(facts))
-        known = _known(self, video_id, path, derivation, wish)
+        known = None
+        if not (wish.force or wish.again):
+            known = unchanged(
+                self.writer,
+                video_id,
+                path=path,
+                derivation=derivation,
+                image_model=self.image_model,
+                encodes=self.encoder is not None,
+            )
         if known is not None:
             return known
-        journal = Journal(self.writer, video_id=video_id, run=derivation)
+        journal = Journal(
+            self.writer, video_id=video_id, run=f"{derivation}{wish.only or ''}"
+        )
         with open_media(path, settings=self.settings.media) as reader:
-            transcript = _listen(self, path, reader, video_id, wish.language)
-            eyes = self._eyes(wish, wish.language or transcript.language or "en")
+            transcript = (
+                _listen(self, path, reader, video_id, wish.language)
+                if kept is None
+                else kept.transcript
+            )
+            spoken = wish.language or transcript.language or "en"
+            eyes = self._eyes(wish, spoken, kept)
             folder = thumbs_folder(self.writer.home, video_id)
             plan = WatchPlan(
                 wish.interval_s,
-                per_window=self._per_window(),
+                per_window=facts["captions"] == "window",
                 duplicate=self.settings.sampling.duplicate,
                 image_model=self.image_model,
-                thumbs=folder if wish.thumbs else None,
+                thumbs=folder if wish.thumbs and kept is None else None,
             )
             try:
                 watched = watch(
@@ -86,6 +105,9 @@ class Intake:
                 )
             finally:
                 eyes.close()
+        if kept is not None:
+            watched = replace(watched, frames=kept.overlay(watched.frames))
+            derivation = kept.derivation(facts)
         video = BareVideo(
             video_id=video_id,
             path=path.absolute(),
@@ -94,15 +116,20 @@ class Intake:
             transcript=transcript,
             language=eyes.language,
             derivation_sha256=derivation,
-            facts=self._told(facts, wish, transcript),
+            facts=self._told(facts, transcript, kept),
             window_s=self.settings.sync.window_s,
             overlap_s=self.settings.sync.window_overlap_s,
+            kept=kept,
         )
-        spent = self._put(video, journal, eyes)
+        models, said = facts["models"], eyes.language
+        asked = [f"{kind}:{models[kind]}:{said}" for kind in ("ocr", "caption")]
+        spent = self._put(video, journal, asked)
         spent |= {"all": time.perf_counter() - began, **watched.seconds, **eyes.seconds}
         return report_of(video, seconds=spent, calls=eyes.calls)
 
-    def _put(self, video: BareVideo, journal: Journal, eyes: Eyes) -> dict[str, float]:
+    def _put(
+        self, video: BareVideo, journal: Journal, asked: list[str]
+    ) -> dict[str, float]:
         "Replace the video, as one change."
         began = time.perf_counter()
         package, rows = records(video)
@@ -114,7 +141,7 @@ class Intake:
             embed_texts(self.writer, texts, embedder=self.embedder, batch=size)
         embedded = time.perf_counter()
         old = vector_keys(self.writer, video.video_id)
-        tear = journal.close(eyes.keys.values())
+        tear = journal.close(asked)
 
         def finish(db: sqlite3.Connection) -> None:
             tear(db)
@@ -127,34 +154,52 @@ class Intake:
         stored = time.perf_counter()
         return {"text vectors": embedded - began, "replace": stored - embedded}
 
-    def _eyes(self, wish: IndexWish, language: str) -> Eyes:
+    def _eyes(self, wish: IndexWish, language: str, kept: Kept | None) -> Eyes:
+        every, only, reader = kept is None, wish.only, None
+        if kept is not None and only == "caption" and kept.marks["ocr"]:
+            reader = cast(TextReader, Remembered(kept.marks["ocr"] or ""))
         return Eyes(
-            reader=self.perception.reader,
-            captioner=self.perception.captioner,
-            encoder=self.encoder,
+            reader=self.perception.reader if every or only == "ocr" else reader,
+            captioner=self.perception.captioner if every or only == "caption" else None,
+            encoder=self.encoder if every or only == "image" else None,
             language=language,
             timeout_s=self.settings.providers.timeout_s,
             fresh=wish.force,
         )
 
-    def _per_window(self) -> bool:
+    def _captions(self) -> str:
         "Caption once a window where a caption costs much."
         chosen, captioner = (
             self.settings.captioning.per_window,
             self.perception.captioner,
         )
         if chosen != "auto":
-            return chosen == "yes"
+            return "window" if chosen == "yes" else "novel"
         if captioner is None or is_basic(captioner):
-            return False
-        return not captioner.descriptor.device.startswith("cuda")
+            return "novel"
+        cuda = captioner.descriptor.device.startswith("cuda")
+        return "novel" if cuda else "window"
 
     def _facts(
-        self, path: Path, digest: str, wish: IndexWish, eyes: Eyes
+        self,
+        path: Path,
+        digest: str,
+        wish: IndexWish,
+        eyes: Eyes,
+        kept: Kept | None,
     ) -> dict[str, Any]:
         "Gather everything that shapes the rows of a video."
         settings = self.settings
         marks = {**eyes.marks, "image": self.image_model}
+        if kept is not None:
+            old = kept.marks
+            marks |= {
+                kind: old[kind] for kind in ("ocr", "caption") if kind != wish.only
+            }
+        told = (
+            None if wish.only in (None, "caption") or not kept else kept.package.details
+        )
+        window = told["captions"] if told else self._captions()
         recognizer = self.perception.recognizer
         heard = recognizer.descriptor.fingerprint if recognizer else None
         return {
@@ -163,7 +208,7 @@ class Intake:
             "interval_s": float(wish.interval_s),
             "language": wish.language,
             "thumbs": wish.thumbs,
-            "captions": "window" if self._per_window() else "novel",
+            "captions": window,
             "models": {**marks, "asr": heard},
             "beside": [[c.language, sha256_file(c.path)] for c in sidecars(path)],
             "duplicate": settings.sampling.duplicate,
@@ -172,19 +217,23 @@ class Intake:
         }
 
     def _told(
-        self, facts: Mapping[str, Any], wish: IndexWish, transcript: Transcript
+        self, facts: Mapping[str, Any], transcript: Transcript, kept: Kept | None
     ) -> dict[str, Any]:
         "Choose what the library keeps of the facts for readers."
-        models = {
-            "ocr": self.perception.reader,
-            "caption": self.perception.captioner,
-            "image": self.encoder,
+        look = {
+            "ocr": lambda: self.perception.reader,
+            "caption": lambda: self.perception.captioner,
+            "image": lambda: self.encoder,
         }
+        own = list(look) if kept is None else [kept.channel]
+        models = {kind: look[kind]() for kind in own}
+        before = {} if kept is None else kept.package.details.get("models") or {}
         shown = ("interval_s", "language", "thumbs", "captions")
         return {
             **{name: facts[name] for name in shown},
             "speech": transcript.kind,
-            "models": {
+            "models": {kind: old for kind, old in before.items() if kind not in own}
+            | {
                 kind: {
                     "fingerprint": model.descriptor.fingerprint,
                     "identity": model.descriptor.identity,
@@ -196,54 +245,6 @@ class Intake:
 
 # %% ../nbs/20a_video_intake.ipynb #a189b678
 ROWS = "frames-1"  # Raised whenever the same video gives other rows
-
-
-def _known(
-    intake: Intake, video_id: str, path: Path, derivation: str, wish: IndexWish
-) -> VideoReport | None:
-    writer = intake.writer
-    sql = """SELECT derivation_sha256, details FROM packages
-        WHERE source = ? AND video_id = ?"""
-    with database_errors():
-        row = writer.db.execute(sql, [BARE, video_id]).fetchone()
-    if row is None or row[0] != derivation or wish.force or wish.again:
-        return None
-    details = json.loads(row[1])
-    with database_errors():
-        frames = writer.db.execute(_FRAMES, [intake.image_model, BARE, video_id])
-        found = frames.fetchall()
-    unseen = intake.encoder is not None and any(f[1] and not f[2] for f in found)
-    lost = any(f[0] and not (writer.home / f[0]).is_file() for f in found)
-    if details["incomplete"] or unseen or lost:
-        return None
-    place = {"file": path.name, "path": str(path.absolute())}
-    if any(details[name] != value for name, value in place.items()):
-        sql = "UPDATE packages SET details = ? WHERE source = ? AND video_id = ?"
-        text = json.dumps({**details, **place}, ensure_ascii=False, sort_keys=True)
-        with writer.transaction() as db:
-            db.execute(sql, [text, BARE, video_id])
-    return VideoReport(
-        file=path.name,
-        video_id=video_id,
-        status="unchanged",
-        frames=len(found),
-        captions=_count(f[3] for f in found),
-        ocr_read=sum(f[4] == "read" for f in found),
-        vectors=sum(bool(f[2]) for f in found),
-        thumbs=len({f[0] for f in found if f[0]}),
-        speech=details["speech"],
-    )
-
-
-_FRAMES = """SELECT thumb, json_extract(details, '$.image'), EXISTS (
-        SELECT 1 FROM vectors v WHERE v.sha256 = f.image_sha256 AND v.fingerprint = ?),
-    json_extract(details, '$.caption_origin'), json_extract(details, '$.ocr_origin')
-    FROM frames f WHERE source = ? AND video_id = ? ORDER BY shown_s, unit_id"""
-
-
-def _count(origins: Iterable[str | None]) -> dict[str, int]:
-    counts = Counter(origins)
-    return {name: counts[name] for name in ("model", "basic", "reused")}
 
 # %% ../nbs/20a_video_intake.ipynb #8fc497c6
 def _listen(

@@ -134,8 +134,8 @@ class VisualIndexer:
         if channel not in REINDEXED:
             message = f"channel is {channel!r}; it can be {', '.join(REINDEXED)}."
             raise UsageError("invalid_arguments", message, field="channel")
-        self._load()
-        model = getattr(self.models, REINDEXED[channel], None)
+        own = self.models if channel in ("image", "text") else self.perception
+        model = getattr(own, REINDEXED[channel])  # A missing model stops it here
         if channel in ("image", "text") and model is None:
             message = f"There is no {REINDEXED[channel]}; set one in [providers]."
             raise UsageError("channel_off", message, field="channel")
@@ -187,9 +187,9 @@ class VisualIndexer:
 
     def unload(self) -> None:
         "Give back the memory of the models that looked at pictures."
-        eyes = (self.perception.reader, self.perception.captioner, self.models.encoder)
-        for model in eyes:
-            give_back = getattr(model, "unload", None)
+        loaded = {**vars(self.perception), **vars(self.models)}
+        for name in ("reader", "captioner", "encoder"):
+            give_back = getattr(loaded.get(name), "unload", None)
             if callable(give_back):
                 give_back()
 
@@ -266,8 +266,8 @@ def _reindex(
     run = indexer._run(writer, channels, progress)
     if channel == "image":
         _encode_packages(writer, model)
-    watched = [] if channel == "text" else [(_path(v), _wish(v)) for v in videos]
-    published = run.take_all(watched)
+    watched = () if channel == "text" else videos
+    published = run.take_all([_again(video, channel) for video in watched])
     old = stored.get(channel)
     if old and channel in models and old != model.descriptor.fingerprint:
         for one in (old, query_fingerprint(old)):
@@ -280,15 +280,10 @@ _ANSWERS = """DELETE FROM readings WHERE EXISTS (
     AND instr(identity, 'seen:' || video_id || ':' || ?1) = 1)"""
 
 
-def _path(video: PackageRow) -> Path:
-    return Path(str(video.details["path"]))
-
-
-def _wish(video: PackageRow) -> IndexWish:
+def _again(video: PackageRow, channel: str) -> tuple[Path, IndexWish]:
     facts: Mapping[str, Any] = video.details
-    return IndexWish(
-        facts["interval_s"], facts["language"], facts["thumbs"], again=True
-    )
+    asked = facts["interval_s"], facts["language"], facts["thumbs"]
+    return Path(str(facts["path"])), IndexWish(*asked, again=True, only=channel)
 
 
 def _encode_packages(writer: Writer, encoder: Any) -> None:
