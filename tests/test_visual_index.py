@@ -29,6 +29,7 @@ from visual_kit import (
 )
 
 from vid2context.captioning import RapidReader
+from vid2context.catalog import Catalog
 from vid2context.core import UsageError, Vid2ContextError
 from vid2context.embedding import E5Embedder
 from vid2context.fakes import FakeCaptioner, FakeEmbedder, FakeEncoder, FakeReader
@@ -699,3 +700,13 @@ def test_reindex_claims_nothing_that_it_did_not_look_at(tmp_path):
     indexer.reindex("image")
     video = indexer.index_all([path]).videos[0]
     assert (video.status, video.speech) == ("indexed", "sidecar")
+
+
+def test_a_removed_video_leaves_no_vectors_in_the_count(tmp_path):
+    path = still_clip(tmp_path / "a.mp4", HUES[0], seconds=4)
+    indexer, report = index(tmp_path / "home", path)
+    with Catalog.open(indexer.home) as catalog:
+        assert catalog.counts()["vectors"] == 2  # A text and a picture
+    indexer.remove(report.video_id)
+    with Catalog.open(indexer.home) as catalog:
+        assert catalog.counts()["vectors"] == 0

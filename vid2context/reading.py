@@ -111,7 +111,7 @@ class Reading:
     def counts(self) -> dict[str, int]:  # By table
         "Count the rows that matter."
         tables = ("sources", "packages", "documents", "units", "fragments", "frames")
-        return {
-            t: self.rows(f"SELECT count(*) FROM {t}")[0][0]
-            for t in (*tables, "vectors")
-        }
+        found = {t: self.rows(f"SELECT count(*) FROM {t}")[0][0] for t in tables}
+        # Probes of a model and background questions are kept under longer names.
+        sql = "SELECT count(*) FROM vectors WHERE instr(fingerprint, ':') = 0"
+        return {**found, "vectors": self.rows(sql)[0][0]}
