@@ -31,7 +31,7 @@ test: .venv/all chromium  ## All set-up, then lint, types and every test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check nbs tests tools
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lab: .venv/all  ## Open the notebooks in JupyterLab
 	mkdir -p $(HOME)/.jupyter

@@ -19,7 +19,7 @@ def cases():
         yield pytest.param(nb, marks=marks, id=str(nb.relative_to(ROOT)))
 
 
-@pytest.mark.parametrize("nb", cases())
+@pytest.mark.parametrize("nb", [*cases()])
 def test_notebook(nb):
     flags = CFG.tst_flags.split()
     ok, _ = run_nb(nb, flags, basepath=ROOT, cell_timeout=CFG.cell_timeout)
