@@ -180,7 +180,7 @@ WRONG = [
     ("retrieve crane --depth bottomless", "invalid_arguments"),
     ("explain crane nothing", "invalid_identifier"),
     ("check nowhere", "bundle_not_found"),
-    ("verify nowhere.json talk", "bad-request"),
+    ("verify nowhere.json talk", "file_not_found"),
     ("validate nowhere", "package_not_found"),
     ("validate ev --gate golden", "invalid_arguments"),
     ("sync nowhere", "source_path_not_found"),

@@ -93,6 +93,22 @@ def test_only_regular_local_files_are_opened(tmp_path):
         assert refusal(path) == "media.not_found"
 
 
+def test_a_process_with_very_many_open_files_reads_on(tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 2048:
+        pytest.skip("the system allows fewer than 2048 open files")
+    path = tmp_path / "clip.mp4"
+    write_clip(path, [np.zeros((64, 64, 3), np.uint8)] * 5)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2048), hard))
+    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        assert probe(path, settings=Media()).width == 64
+    finally:
+        for number in held:
+            os.close(number)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 def test_a_name_with_a_colon_is_a_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_clip("http:clip.mp4", waves(5))

@@ -1,5 +1,7 @@
 "Every notebook runs from top to bottom, as its author's `nbdev-test` does."
 
+import asyncio
+import gc
 from pathlib import Path
 
 import pytest
@@ -23,4 +25,12 @@ def cases():
 def test_notebook(nb):
     flags = CFG.tst_flags.split()
     ok, _ = run_nb(nb, flags, basepath=ROOT, cell_timeout=CFG.cell_timeout)
+    close_loops()
     assert ok
+
+
+def close_loops():
+    "Close the event loops that shells of earlier notebooks left: three files each."
+    for found in gc.get_objects():
+        if isinstance(found, asyncio.AbstractEventLoop) and not found.is_running():
+            found.close()

@@ -167,13 +167,15 @@ class Jail:
     def _line(self) -> bytes:
         assert self.process.stdout is not None
         pipe, began = self.process.stdout.fileno(), time.monotonic()
+        ready = select.poll()  # select.select ends at file number 1023
+        ready.register(pipe, select.POLLIN)
         while b"\n" not in self._tail:
             waited_s = time.monotonic() - began
             if waited_s > self.settings.stall_s:
                 raise self._stop("stall", f"no picture for {waited_s:.0f} s")
             if self.waited_s + waited_s > _WALL * self.length_s + _WALL_MORE_S:
                 raise self._stop("time", "a need for more time than its length allows")
-            if not select.select([pipe], [], [], 0.2)[0]:
+            if not ready.poll(200):
                 self._poll_memory()
                 continue
             piece = os.read(pipe, 65_536)
