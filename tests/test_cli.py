@@ -166,6 +166,7 @@ def test_people_get_a_line_for_each_failure(
 
 WRONG = [
     ("search", "invalid_query"),
+    ("search tide --within 5", "invalid_arguments"),
     ("nonsense", "invalid_arguments"),
     ("search crane --top-k many", "invalid_arguments"),
     ("search crane --top-k 0", "invalid_limit"),

@@ -20,7 +20,7 @@ from vid2context import (  # noqa: F401  they register
     visual_commands,
 )
 from .demo import run_demo
-from .requests import Receipt, read_floors
+from .requests import Receipt, read_floors, read_within
 from .service import Service
 from .shell import argument, command, option, run_app
 from .views import show
@@ -54,8 +54,9 @@ def _search(
         str | None, option("And this must follow.", metavar="QUERY")
     ] = None,
     within: Annotated[
-        float, option("With --then: within these seconds.", metavar="S")
-    ] = 10.0,
+        float | None,
+        option("With --then: within these seconds [default: 10]", metavar="S"),
+    ] = None,
     no_abstain: Annotated[
         bool, option("Answer even when nothing fits well.", "--no-abstain")
     ] = False,
@@ -74,7 +75,7 @@ def _search(
         image=image,
         minus=minus,
         then=then,
-        within_s=within,
+        within_s=read_within(within, then),
         abstain=not no_abstain,
     )
 

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 from . import visual_views  # noqa: F401  it registers
-from .core import UsageError
-from .requests import Receipt, read_floors
+from .requests import Receipt, read_floors, read_within
 from .service import Service
 from .shell import argument, command, command_group, option
 
@@ -106,9 +105,6 @@ def _visual_search(
 
     Example: vid2context visual search "a red circle on a map" --top-k 5
     """
-    if within is not None and then is None:
-        message = "--within says how soon --then must follow; give --then, or neither."
-        raise UsageError("invalid_arguments", message, field="within")
     return service.visual_search(
         query,
         top_k=top_k,
@@ -117,7 +113,7 @@ def _visual_search(
         image=image,
         minus=minus,
         then=then,
-        within_s=10.0 if within is None else within,
+        within_s=read_within(within, then),
         videos=tuple(video) if video else None,
         abstain=not no_abstain,
         absolute_links=absolute,
