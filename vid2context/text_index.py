@@ -11,6 +11,7 @@ import math
 import os
 import shutil
 import tempfile
+import weakref
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 from functools import cache, lru_cache
@@ -188,10 +189,17 @@ class TextIndex:
     ) -> "TextIndex":  # Raises `text_index_not_found` or `text_index_damaged`
         "Open an index."
         ids = sealed_ids(folder, verify=verify)
-        index = _open_files(Path(folder))
-        found = cls(index, ids)
+        folder = Path(folder)
+        shadow = None if os.access(folder, os.W_OK) else _shadow(folder)
+        try:
+            found = cls(tantivy.Index.open(str(shadow or folder)), ids)
+        except (ValueError, OSError) as error:  # it says what it dislikes in many ways
+            shutil.rmtree(shadow or "", ignore_errors=True)
+            raise damaged(folder, str(error)[:200]) from None
+        if shadow:  # its watcher writes a lock file there, sooner or later
+            weakref.finalize(found, shutil.rmtree, shadow, ignore_errors=True)
         if found._searcher.num_docs != len(ids):
-            raise damaged(Path(folder), f"it holds {found._searcher.num_docs} units")
+            raise damaged(folder, f"it holds {found._searcher.num_docs} units")
         return found
 
     def __len__(self) -> int:
@@ -402,15 +410,10 @@ def _rows(places: list[int]) -> Query:
     return Query.term_set_query(_SCHEMA, "row", places)
 
 
-def _open_files(folder: Path) -> tantivy.Index:
-    "Let Tantivy open its files; it says what it dislikes in many ways."
-    try:
-        if os.access(folder, os.W_OK):
-            return tantivy.Index.open(str(folder))
-        with tempfile.TemporaryDirectory() as shadow:  # its lock file needs a place
-            for path in folder.iterdir():
-                if path.suffix != ".lock":
-                    (Path(shadow) / path.name).symlink_to(path.resolve())
-            return tantivy.Index.open(shadow)
-    except (ValueError, OSError) as error:
-        raise damaged(folder, str(error)[:200]) from None
+def _shadow(folder: Path) -> Path:
+    "Link the files from a folder of ours, for Tantivy locks a file beside them."
+    shadow = Path(tempfile.mkdtemp())
+    for path in folder.iterdir():
+        if path.suffix != ".lock":
+            (shadow / path.name).symlink_to(path.resolve())
+    return shadow

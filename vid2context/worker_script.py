@@ -36,6 +36,8 @@ class Channel:
         idle_s: float = IDLE_S,  # Silence after which reading ends
     ) -> None:
         self._given, self._answers, self._idle_s = given, answers, idle_s
+        self._ready = select.poll()  # select.select ends at file number 1023
+        self._ready.register(given, select.POLLIN)
         self._waiting = b""
 
     def line(self) -> bytes | None:  # None when the other side is gone or silent
@@ -67,7 +69,7 @@ class Channel:
             data = data[os.write(self._answers, data) :]
 
     def _more(self) -> bool:
-        if not select.select([self._given], [], [], self._idle_s)[0]:
+        if not self._ready.poll(self._idle_s * 1000):
             return False
         chunk = os.read(self._given, 2**18)
         self._waiting += chunk
