@@ -17,6 +17,10 @@ help:  ## Show the targets
 	$(BIN)/python -m pip install --quiet --editable '.[all]'
 	touch .venv/base $@
 
+.venv/bench: .venv/all
+	$(BIN)/python -m pip install --quiet --editable '.[bench]'
+	touch $@
+
 demo: .venv/base  ## From the sample clips to checked quotes, offline
 	$(BIN)/vid2context demo
 
@@ -47,12 +51,11 @@ readme: .venv/all  ## Write README.md from nbs/index.ipynb
 samples: .venv/all  ## Make data/clips and data/golden again
 	$(BIN)/python -c "from pathlib import Path; from vid2context.samples import make_samples; make_samples(Path('data'))"
 
-reports: .venv/all  ## Make data/runs again and run the reports (PARTS="pages")
-	$(BIN)/python -m pip install --quiet --editable '.[bench]'
+reports: .venv/bench  ## Make data/runs again and run the reports (PARTS="pages")
 	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE OPENBLAS_NUM_THREADS=1 \
 	  $(BIN)/python tools/reports.py $(PARTS)
 
-bench: .venv/all  ## Time the hot paths beside their alternatives (PARTS="frames scan")
+bench: .venv/bench  ## Time the hot paths beside their alternatives (PARTS="frames scan")
 	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE OPENBLAS_NUM_THREADS=1 \
 	  $(BIN)/python tests/benchmarks $(PARTS)
 
