@@ -107,14 +107,16 @@ def sweep(
     last: int,  # Largest position where it may begin
     stop: int,  # Largest position of its last word
     at_s: float,  # The claimed time, for ties, seconds
-) -> Match | None:  # None when no word of the quote is there
+    least: int = 1,  # Hits below which a stretch may be passed over
+) -> Match | None:  # None when there is no such stretch
     "Find the best stretch that begins in a range of words."
     words, n = index.words, quota.total()
     limit = longest(n)
     found = [p for p in range(first, min(stop + 1, len(words))) if words[p] in quota]
+    if len(found) < least:
+        return None
     count = dict.fromkeys(quota, 0)
-    best: tuple[int, int, float, int] | None = None
-    hits = left = 0
+    most = span = begin = hits = left = 0
     for position in found:
         word = words[position]
         count[word] += 1
@@ -130,10 +132,14 @@ def sweep(
             left += 1
         if start > last:
             break
-        if best is None or hits >= -best[0]:
-            near = abs(index.start_s(start) - at_s)
-            best = min(best or (1, 0, 0.0, 0), (-hits, position - start, near, start))
-    return Match(-best[0], best[3], best[3] + best[1] + 1, n) if best else None
+        if hits < most or (hits == most and position - start > span):
+            continue
+        if hits == most and position - start == span:
+            away = abs(index.start_s(start) - at_s)
+            if away >= abs(index.start_s(begin) - at_s):
+                continue
+        most, span, begin = hits, position - start, start
+    return Match(most, begin, begin + span + 1, n) if most else None
 
 # %% ../nbs/17a_matching.ipynb #1a9488c3
 WINDOW_S: float = 30.0  # Half a window, seconds
@@ -210,7 +216,8 @@ def best_anywhere(
     found = sorted(p for word in rare for p in index.places.get(word, ()))
     passing: list[Match] = []
     for first, last in _regions(found, held, longest(n) - 1, len(index.words)):
-        match = sweep(index, quota, first=first, last=last, stop=last, at_s=at_s)
+        edges = {"first": first, "last": last, "stop": last}
+        match = sweep(index, quota, **edges, at_s=at_s, least=n - n // 5)
         if match and match.passes:
             passing.append(match)
     return min(passing, key=lambda match: _rank(index, match, at_s), default=None)
