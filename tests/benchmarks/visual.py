@@ -89,19 +89,18 @@ def median_s(call: Callable[[], object], rounds: int = 5) -> float:
 def bare_costs(
     path: Path, report: VideoReport, indexer: VisualIndexer
 ) -> dict[str, float]:
-    "Time decoding alone, and each model on a few frames, times its calls."
+    "Time decoding alone, and each model on a frame of every slide, times its calls."
     with open_media(path, settings=indexer.settings.media) as reader:
         began = time.perf_counter()
         targets = every_targets(reader.info.duration_s, interval_s=INTERVAL_S)
-        taken = [one.image() for one in sample(reader, targets)][:: len(targets) // 5]
+        taken = [one.image() for one in sample(reader, targets)]
+        taken = taken[:: len(targets) // SLIDES]
         decode = time.perf_counter() - began
     ocr, eye = RapidReader(indexer.settings), indexer.models.encoder
     assert eye is not None
     ocr.read(taken[0]), eye.encode_image(taken[0])
-    read = statistics.median([median_s(lambda i=i: ocr.read(i), 2) for i in taken])
-    seen = statistics.median(
-        [median_s(lambda i=i: eye.encode_image(i), 2) for i in taken]
-    )
+    read = statistics.mean([median_s(lambda i=i: ocr.read(i), 1) for i in taken])
+    seen = statistics.mean([median_s(lambda i=i: eye.encode_image(i)) for i in taken])
     calls = report.calls
     text = indexer.models.embedder
     assert text is not None
