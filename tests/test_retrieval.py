@@ -24,6 +24,7 @@ from vid2context.lists import LISTS, WEIGHTS
 from vid2context.moments import intervals, join_moments, pair_moments
 from vid2context.options import Retrieval
 from vid2context.publish import publish, query_fingerprint
+from vid2context.reach import within_reach
 from vid2context.records import (
     Document,
     Filters,
@@ -665,6 +666,46 @@ def test_floors_act_on_raw_scores(library):
     assert none.moments == () and none.status == "no_results"
     with pytest.raises(UsageError, match="no floor"):
         retriever.query("rope", min_score={"fused": 0.01})
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["dense", "dense_frame", "dense_transcript"]),
+            st.floats(0.7, 0.95),
+            st.sampled_from(["en", "es", "zh", None]),
+        ),
+        max_size=30,
+    ),
+    st.floats(0, 4),
+    st.floats(0, 8),
+)
+def test_each_language_is_measured_from_its_best(rows, near, across):
+    units = {
+        f"u{i}": (name, score, tongue) for i, (name, score, tongue) in enumerate(rows)
+    }
+    lists = {name: [] for name, _, _ in rows}
+    for unit, (name, score, _) in sorted(units.items(), key=lambda u: -u[1][1]):
+        lists[name].append((unit, score))
+    kept = within_reach(
+        lists,
+        text=Background(0.8, 0.01, 99),
+        image=None,
+        spoken=lambda ids: {u: units[u][2] for u in ids if units[u][2]},
+        settings=Retrieval(reach_z=near, reach_across_z=across),
+    )
+
+    def far(unit, others):
+        best = max(score for _, score, _ in others)
+        return (best - units[unit][1]) / (1.4826 * 0.01)
+
+    for name, hits in lists.items():
+        for hit in hits:
+            same = [u for u in units.values() if u[2] == units[hit[0]][2]]
+            behind = far(hit[0], same), far(hit[0], units.values())
+            if min(abs(behind[0] - near), abs(behind[1] - max(near, across))) > 1e-9:
+                fits = behind[0] <= near and behind[1] <= max(near, across)
+                assert (hit in kept[name]) == (fits or not near)
 
 
 def test_a_search_leaves_out_what_is_far_behind_the_best(library):

@@ -29,13 +29,17 @@ def nearest_units(
 ) -> Hits:  # Each unit once, at its best cosine; equals by id
     "Rank units by their nearest fragment."
     total = len(index) if keep is None else int(np.count_nonzero(keep))
-    fetch = limit + 8
+    fetch = limit + limit // 4 + 4
     while True:
         rows, scores = index.nearest(vector, limit=fetch, keep=keep)
-        best: dict[str, float] = {}
-        for row, score in zip(rows.tolist(), scores.tolist(), strict=True):
-            best.setdefault(index.units[row], score)
-        ranked = sorted([(-score, unit) for unit, score in best.items()])
+        units = [index.units[row] for row in rows.tolist()]
+        ranked = list(zip((-scores).tolist(), units, strict=True))
+        if len(set(units)) < len(units):
+            best: dict[str, float] = {}
+            for score, unit in ranked:
+                best.setdefault(unit, score)
+            ranked = [(score, unit) for unit, score in best.items()]
+        ranked.sort()
         parted = len(ranked) < limit or ranked[limit - 1][0] >= -scores[-1]
         if fetch >= total or not parted:
             return [(unit, -score) for score, unit in ranked[:limit]]

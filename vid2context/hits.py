@@ -7,7 +7,7 @@ __all__ = ['Moment', 'SearchResult', 'describe_moments', 'field_scores']
 
 # %% ../nbs/14g_hits.ipynb #1f256aef
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -113,29 +113,37 @@ def describe_moments(
     ranking: Ranking,  # Ranking they were joined from
     *,
     units: dict[str, Unit],  # At least the units of the moments
+    packages: Mapping[tuple[str, str], PackageRow],  # At least their videos
+    frames: Callable[[Iterable[str]], Mapping[str, FrameRow]],  # Unit ids → frames
     catalog: Catalog,  # Library that the units are from
     text: TextIndex | None,  # For the scores of single fields
 ) -> tuple[Moment, ...]:  # As many, in the same order
     "Fill in what a viewer needs."
-    pictured = [[u for u in d.unit_ids if family_of(u) == "frame"] for d in drafts]
-    seen = [unit for found in pictured for unit in found]
-    raw = {name: dict(hits) for name, hits in ranking.lists.items()}
-    frames = catalog.frames(found[0] for found in pictured if found)
-    fields = field_scores(text, ranking.query, seen)
-    packages, said = _packages(drafts, catalog), _said(drafts, catalog)
-    found = []
-    for draft, words in zip(drafts, said, strict=True):
+    firsts = [
+        next((unit for unit in draft.unit_ids if family_of(unit) == "frame"), "")
+        for draft in drafts
+    ]
+    seen = [d.ranks["lexical_frame"][1] for d in drafts if "lexical_frame" in d.ranks]
+    framed = frames(filter(None, firsts))
+    lone = [
+        draft.ranks["lexical_frame"][1]
+        for draft in drafts
+        if draft.ranks.keys() - {"visual"} == {"lexical_frame"}
+    ]
+    read = field_scores(text, ranking.query, seen, ("ocr",))["ocr"]
+    told = field_scores(text, ranking.query, lone, ("caption",))["caption"]
+    found, said = [], _said(drafts, catalog)
+    for draft, first, words in zip(drafts, firsts, said, strict=True):
         channels = {
             name: {
                 "rank": rank,
-                "score": raw[name][unit],
+                "score": ranking.lists[name][rank - 1][1],
                 "contribution": ranking.weights[name] / (ranking.k + rank),
                 "unit_id": unit,
             }
             for name, (rank, unit) in sorted(draft.ranks.items())
         }
-        own = next((frames[u] for u in draft.unit_ids if u in frames), None)
-        frame = own or _near(draft, catalog)
+        frame = framed.get(first) or _near(draft, catalog)
         package = packages[draft.source, draft.video_id]
         found.append(
             Moment(
@@ -146,7 +154,7 @@ def describe_moments(
                 start_s=draft.start_s,
                 end_s=draft.end_s,
                 score=draft.score,
-                source=_source(draft, channels, fields),
+                source=_source(channels, read, told),
                 channels=channels,
                 text=words or units[draft.unit_ids[0]].content,
                 ocr=_picture(frame, units, "ocr"),
@@ -165,9 +173,10 @@ def field_scores(
     text: TextIndex | None,  # Index with the fields; None gives nothing
     query: str | None,  # Cleaned query; None gives nothing
     frames: Sequence[str],  # Ids of frame units
-) -> dict[str, dict[str, float]]:  # `ocr`, `caption` → unit → BM25 score in that field
+    names: Sequence[str] = ("ocr", "caption"),  # Fields to score
+) -> dict[str, dict[str, float]]:  # Field → unit → BM25 score in that field
     "Score the fields of frames one by one."
-    fields: dict[str, dict[str, float]] = {"ocr": {}, "caption": {}}
+    fields: dict[str, dict[str, float]] = {name: {} for name in names}
     if text is None or query is None or not frames:
         return fields
     for name in fields:
@@ -176,17 +185,6 @@ def field_scores(
     return fields
 
 # %% ../nbs/14g_hits.ipynb #0f5169fc
-def _packages(
-    drafts: Sequence[Draft], catalog: Catalog
-) -> dict[tuple[str, str], PackageRow]:
-    "Read the packages of moments."
-    wanted = sorted({(draft.source, draft.video_id) for draft in drafts})
-    sql = """SELECT * FROM packages WHERE (source, video_id) IN
-        (SELECT value ->> 0, value ->> 1 FROM json_each(?))"""
-    rows = catalog.rows(sql, [json.dumps(wanted)])
-    return {(r["source"], r["video_id"]): from_row(PackageRow, r) for r in rows}
-
-
 def _said(drafts: Sequence[Draft], catalog: Catalog) -> list[str]:
     "Read the words of moments; a window has one time, its start and end."
     wanted = [(d.source, d.video_id, d.start_s, d.end_s) for d in drafts]
@@ -219,9 +217,9 @@ def _picture(frame: FrameRow | None, units: Mapping[str, Unit], field: str) -> s
 
 
 def _source(
-    draft: Draft,
     channels: dict[str, dict[str, Any]],
-    fields: dict[str, dict[str, float]],
+    read: Mapping[str, float],
+    told: Mapping[str, float],
 ) -> str:
     "Name who found a moment."
     found = set()
@@ -230,8 +228,7 @@ def _source(
     if channels.keys() - {"visual", "lexical_frame"}:
         found.add("fts")
     if "lexical_frame" in channels:
-        read = any(u in fields["ocr"] for u in draft.unit_ids)
-        told = any(u in fields["caption"] for u in draft.unit_ids)
-        found |= {"ocr"} if read else set()
-        found |= {"fts"} if told or not read else set()
+        unit = channels["lexical_frame"]["unit_id"]
+        found |= {"ocr"} if unit in read else set()
+        found |= {"fts"} if unit in told or unit not in read else set()
     return next(iter(found)) if len(found) == 1 else "hybrid"

@@ -276,6 +276,12 @@ class Retrieval:
         "pictures count from z = 0 beside them; 0: any.",
         low=0,
     )
+    reach_across_z: float = option(
+        4.0,
+        "The same for the best vector of another spoken language, from which the "
+        "others of that language are then measured; at least reach_z.",
+        low=0,
+    )
     confident_z: float = option(2.0, "z from which a vector hit is trusted.", low=0)
     abstain_z: float = option(1.0, "z below which a vector hit counts as none.", low=0)
     confident_coverage: float = option(

@@ -187,6 +187,10 @@ class _StoredEngine(Engine):
                 self._made[one] = self.stored.places[one].unit(one)
         return {one: self._made[one] for one in wanted}
 
+    def spoken(self, ids: Iterable[str]) -> dict[str, str]:
+        places = self.stored.places
+        return {one: tongue for one in ids if (tongue := places[one].spoken)}
+
     def background(self, channel: str, scope: Scope) -> Background | None:
         return self.stored.backgrounds.get(channel)
 

@@ -93,8 +93,7 @@ class Retriever:
         run.find_vectors()
         relevance, warnings = run.judge(abstain=abstain)
         if mode == "search":
-            for name, least in run.reach().items():
-                floors[name] = max(least, floors.get(name, least))
+            run.keep_near()
         lists = run.floored(text, floors, without=like)
         adaptive = self.settings.weights == "adaptive"
         scale = run.coverage if adaptive else None
@@ -226,8 +225,8 @@ class Retriever:
 
     @cached_property
     def _lengths(self) -> dict[tuple[str, str], float]:
-        rows = self.catalog.packages()
-        return {(r.source, r.video_id): r.duration_s for r in rows if r.duration_s}
+        rows = self.engine.packages().items()
+        return {place: row.duration_s for place, row in rows if row.duration_s}
 
     def _moments(
         self, ranking: Ranking, longest_s: float = math.inf
@@ -251,7 +250,12 @@ class Retriever:
         self, drafts: list[Draft], ranking: Ranking, units: dict[str, Unit]
     ) -> tuple[Moment, ...]:
         "Fill in the moments that are shown."
-        text = self.indexes.text
         return describe_moments(
-            drafts, ranking, units=units, catalog=self.catalog, text=text
+            drafts,
+            ranking,
+            units=units,
+            packages=self.engine.packages(),
+            frames=self.engine.frames,
+            catalog=self.catalog,
+            text=self.indexes.text,
         )

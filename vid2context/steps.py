@@ -32,9 +32,10 @@ from .kinds import ImageTextEncoder, TextEmbedder
 from .lists import CHANNELS, LISTS
 from .options import Retrieval
 from .publish import probe_vectors
-from .queries import Recent, Scope, find_scope
+from .queries import Kept, Recent, Scope, find_scope
 from .ranking import FIELD_FLOORS, apply_floors
-from .records import Filters, Unit
+from .reach import within_reach
+from .records import Filters, FrameRow, PackageRow, Unit
 from .relevance import Relevance, judge
 
 if TYPE_CHECKING:
@@ -61,7 +62,10 @@ class Engine:
         self.channels = Channels(indexes)
         self._backgrounds = Recent[Background | None](MAX_SCOPES)
         self._scopes = Recent[Scope](MAX_SCOPES)
-        self._units: tuple[int, dict[str, Unit]] = (-1, {})
+        self._units = Kept[Unit](MAX_UNITS)
+        self._frames = Kept[FrameRow](MAX_UNITS)
+        self._tongues = Kept[str](MAX_UNITS)
+        self._packages: tuple[int, dict[tuple[str, str], PackageRow]] = (-1, {})
 
     def scope(
         self,
@@ -76,15 +80,37 @@ class Engine:
         ids: Iterable[str],  # Ids of units; unknown ones are left out
     ) -> dict[str, Unit]:  # In the order of the ids
         "Read units, or remember them from an earlier query."
-        wanted, generation = list(dict.fromkeys(ids)), self.catalog.generation
-        kept = self._units[1] if self._units[0] == generation else {}
-        missing = [i for i in wanted if i not in kept]
-        if missing:
-            read = self.catalog.units(missing)
-            known = kept if len(kept) + len(read) <= MAX_UNITS else {}
-            self._units = generation, {**known, **read}
-            kept = {**kept, **read}
-        return {i: kept[i] for i in wanted if i in kept}
+        return self._units.get(ids, self.catalog.generation, self.catalog.units)
+
+    def frames(
+        self,
+        ids: Iterable[str],  # Ids of units of type `frame`
+    ) -> dict[str, FrameRow]:  # Unit id to frame, where there is one
+        "Read the frames behind units, or remember them."
+        return self._frames.get(ids, self.catalog.generation, self.catalog.frames)
+
+    def packages(self) -> dict[tuple[str, str], PackageRow]:  # Source, video → row
+        "Read what is known of the videos, or remember it."
+        if self._packages[0] != self.catalog.generation:
+            rows = {(p.source, p.video_id): p for p in self.catalog.packages()}
+            self._packages = self.catalog.generation, rows
+        return self._packages[1]
+
+    def spoken(
+        self,
+        ids: Iterable[str],  # Ids of units
+    ) -> dict[str, str]:  # Unit → language of its video, such as `es`; empty: unknown
+        "Tell what is spoken where."
+
+        def look_up(missing: list[str]) -> dict[str, str]:
+            packages, units = self.packages(), self.units(missing)
+            told = {
+                i: packages[unit.source, unit.video_id].source_language
+                for i, unit in units.items()
+            }
+            return {i: (tag or "").split("-")[0] for i, tag in told.items()}
+
+        return self._tongues.get(ids, self.catalog.generation, look_up)
 
     def background(
         self,
@@ -260,21 +286,16 @@ class Run:
             for name, hits in lists.items()
         }
 
-    def reach(self) -> dict[str, float]:  # Channel → cosine; empty without a yardstick
-        "Find the cosines below which a vector says nothing beside the best."
-        reach_z, floors = self.engine.settings.reach_z, dict[str, float]()
-        if not (reach_z and self._by_words):
-            return floors
-        if best := self._best("dense"):
-            text = self._yardstick("dense")
-            if text is not None and text.spread is not None:
-                floors["dense"] = max(best) - reach_z * text.spread
-        others = any(hits for name, hits in self.lists.items() if name != "visual")
-        if others and self._best("visual"):
-            image = self._yardstick("visual")
-            if image is not None and image.spread is not None:
-                floors["visual"] = image.median
-        return floors
+    def keep_near(self) -> None:
+        "Leave out the vectors that say nothing beside the best."
+        if self._by_words:
+            self.lists = within_reach(
+                self.lists,
+                text=self._yardstick("dense") if self._best("dense") else None,
+                image=self._yardstick("visual") if self._best("visual") else None,
+                spoken=self.engine.spoken,
+                settings=self.engine.settings,
+            )
 
     def _yardstick(self, channel: str) -> Background | None:
         "Give the background of a channel, or none when it cannot be had."

@@ -52,6 +52,7 @@ class Place:
     spans: tuple[tuple[float, float], ...]  # Intervals, seconds, in time order
     words: bool  # It has text that was indexed
     image: bool  # It has an image vector
+    spoken: str | None = None  # Language of its video, such as `es`
 
     def unit(
         self,
@@ -164,7 +165,9 @@ def _places(asking: Retriever) -> dict[str, Place]:
     seen = "visual" if asking.engine.channels.has("visual") else None
     places = {}
     for package in catalog.packages():
-        for unit in catalog.units_of(package.source, package.video_id):
+        units = catalog.units_of(package.source, package.video_id)
+        spoken = asking.engine.spoken(unit.unit_id for unit in units)
+        for unit in units:
             spans = tuple((s.start_s, s.end_s) for s in intervals(unit))
             places[unit.unit_id] = Place(
                 source=unit.source,
@@ -174,6 +177,7 @@ def _places(asking: Retriever) -> dict[str, Place]:
                 spans=spans,
                 words=unit.searchable,
                 image=bool(seen) and unit.unit_id in pictured,
+                spoken=spoken.get(unit.unit_id) or None,
             )
     return dict(sorted(places.items()))
 

@@ -384,14 +384,13 @@ class TextIndex:
             rows: list[Any] = self._searcher.fast_field_values(
                 "row", [place for _, place in hits]
             )
-            found = [
-                (-round(score, SCORE_DECIMALS), row)
-                for row, (score, _) in zip(rows, hits, strict=True)
-                if mask is None or mask[row]
-            ]
+            scores = (-np.round([score for score, _ in hits], SCORE_DECIMALS)).tolist()
+            found = list(zip(scores, rows, strict=True))
+            if mask is not None:
+                found = [hit for hit in found if mask[hit[1]]]
             if len(hits) < fetch:
                 return found
-            last = -round(hits[-1][0], SCORE_DECIMALS)
+            last = scores[-1]
             if len(found) >= limit and found[limit - 1][0] < last:
                 return found
             fetch *= 4
@@ -407,7 +406,9 @@ def _rows(places: list[int]) -> Query:
     "Demand one of these rows."
     if not places:
         return Query.empty_query()
-    return Query.term_set_query(_SCHEMA, "row", places)
+    if len(places) > FEW_ROWS:
+        return Query.term_set_query(_SCHEMA, "row", places)
+    return _any([Query.term_query(_SCHEMA, "row", place, "basic") for place in places])
 
 
 def _shadow(folder: Path) -> Path:

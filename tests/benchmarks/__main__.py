@@ -7,6 +7,7 @@ PARTS = (
     "vectors",
     "words",
     "fusion",
+    "search",
     "frames",
     "scan",
     "cuts",
