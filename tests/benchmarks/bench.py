@@ -70,13 +70,13 @@ def race(
     rounds: int,  # Each runs so often, in turn
     warm: bool = True,  # One round before, not counted
 ) -> Taken:  # Empty lists where nothing ran
-    "Let the alternatives take turns: A B C, A B C, …"
+    "Let the alternatives take turns, each first in its turn: A B C, B C A, …"
     taken = Taken((name, []) for name in runners)
     taken.cpu = {name: [] for name in runners}
+    present = [(name, run) for name, run in runners.items() if run is not None]
     for i in range(rounds + warm):
-        for name, run in runners.items():
-            if run is None:
-                continue
+        at = i % len(present)
+        for name, run in present[at:] + present[:at]:
             gc.collect()
             began, spent = time.perf_counter(), processor_s()
             run()

@@ -131,7 +131,7 @@ def main() -> None:
         name: lambda method=method: [method(q) for q in queries]
         for name, method in ask.items()
     }
-    taken = race(runners, rounds=7)
+    taken = race(runners, rounds=8)
     show(
         f"BM25, top {TOP} of {PASSAGES:,} passages, {QUERIES} queries of "
         f"{min(asked.values())}–{max(asked.values())} words",
