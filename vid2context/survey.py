@@ -58,33 +58,35 @@ def _survey_packets(
             s.index: Clock(base_of(s), origin_s=origin_s, broadcast=broadcast)
             for s in streams
         }
-        found = _Packets(keys=[])
+        found, pictures = _Packets(keys=[]), video.index
         for packet in packets_of(container, streams):
-            pictures = packet.stream_index == video.index and packet.size > 0
-            if pictures and packet.is_keyframe:
-                found.starts.append(packet.pts)
-            if pictures and not packet.is_discard:
-                found.shown.append(packet.pts)
-            if packet.is_discard or (packet.pts is None and packet.dts is None):
+            pts, dts, index = packet.pts, packet.dts, packet.stream_index
+            is_picture, is_discard = index == pictures, packet.is_discard
+            is_key = is_picture and packet.is_keyframe
+            if is_picture and packet.size > 0:
+                if is_key:
+                    found.starts.append(pts)
+                if not is_discard:
+                    found.shown.append(pts)
+            if is_discard or (pts is None and dts is None):
                 continue
-            clock = clocks[packet.stream_index]
+            clock = clocks[index]
             # Only decoding times rise from packet to packet; the first few of a
             # stream may lack one.
-            ticks = packet.dts
-            if ticks is None and packet.stream_index != video.index:
-                ticks = packet.pts
+            ticks = pts if dts is None and not is_picture else dts
             if ticks is not None:
                 clock.place(ticks, packet.duration or 0)
-            if packet.stream_index != video.index:
-                found.sound_s = max(found.sound_s, clock.end_s)
+            end_s = clock.end_s
+            if not is_picture:
+                found.sound_s = max(found.sound_s, end_s)
                 continue
-            meter.count(clock.end_s)
+            meter.count(end_s)
             found.count += 1
-            found.end_s = max(found.end_s, clock.end_s)
-            if packet.is_keyframe:
-                shown = packet.pts if packet.pts is not None else packet.dts
+            found.end_s = max(found.end_s, end_s)
+            if is_key:
+                shown = pts if pts is not None else dts
                 found.keys.append(float((shown or 0) * base_of(video)) - origin_s)
-        found.restarts = clocks[video.index].restarts
+        found.restarts = clocks[pictures].restarts
     return found
 
 
