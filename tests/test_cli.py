@@ -371,6 +371,35 @@ def test_help_fits_eighty_columns_and_is_cut_nowhere(
     assert "Evidence:" in capsys.readouterr().err
 
 
+def test_a_claim_may_only_show_frames_of_its_bundle(desk: Path, library: Path) -> None:
+    code, found = told("retrieve", "crane", "--out", "shown", cwd=desk)
+    assert code == 0
+    bundle = (desk / found["context_path"]).parent
+    units = json.loads((bundle / "result.json").read_text())["units"]
+    frames = {
+        f["path"].rpartition("/")[2]: f["at_s"] for u in units for f in u["frames"]
+    }
+    (video,) = {unit["video_id"] for unit in units}
+    whole = {p.name for p in (desk / "ev").rglob("frame-*pct.png")}
+    kept = min(frames)
+    left = min(whole - frames.keys())
+    claims = [
+        {"videoId": video, "quote": "crane lifts nine tonnes"}
+        | {"startSec": frames[kept], "frame": frame}
+        for frame in (kept, left, "frame-99pct.png")
+    ]
+    (desk / "claims.json").write_text(json.dumps(claims))
+    words = ("verify", "claims.json", f"ev:{video}", "--bundle")
+    code, receipt = told(*words, bundle.relative_to(desk), cwd=desk)
+    seen = [(c["accepted"], c["frame"]["reason"]) for c in receipt["claims"]]
+    assert (code, receipt["status"], seen[0]) == (1, "failed", (True, None))
+    assert seen[1:] == [(False, "frame-not-served"), (False, "frame-not-found")]
+    code, receipt = told(*words[:3], cwd=desk)
+    assert {c["frame"]["served"] for c in receipt["claims"]} == {"unknown"}
+    code, receipt = told(*words, "nothing-here", cwd=desk)
+    assert (code, receipt["error"]["code"]) == (1, "bundle_not_found")
+
+
 def test_a_library_that_cannot_be_written_answers_the_same(
     library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
