@@ -15,6 +15,7 @@ import numpy as np
 from .background import Background
 from .channels import Channels, Hits
 from .core import Span, UsageError, canonical_json, sha256_bytes
+from .engine import Engine
 from .indexes import Indexes
 from .judgements import DEPTH, Hit
 from .kinds import ProviderDescriptor
@@ -24,7 +25,6 @@ from .options import Retrieval
 from .queries import Scope
 from .records import Filters, Unit
 from .retrieval import Retriever
-from .steps import Engine
 from .stored_lists import Found, StoredLists
 
 # %% ../nbs/32d_replays.ipynb #7261c3a0

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from .catalog import Catalog
 from .core import UsageError
+from .engine import Engine
 from .explanation import Explanation, explain_moment, explain_unit
 from .fusion import Fusion, fuse
 from .hits import Moment, SearchResult, describe_moments
@@ -25,7 +26,7 @@ from .options import Retrieval
 from .queries import clean_query
 from .ranking import Ranking, check_floors
 from .records import Filters, Unit
-from .steps import Engine, Run
+from .steps import Run
 from .text_index import query_terms
 from .visual_hits import distinct_moments
 
