@@ -1,10 +1,10 @@
 "Every notebook runs from top to bottom, as its author's `nbdev-test` does."
 
-import asyncio
 import gc
 from pathlib import Path
 
 import pytest
+from execnb.shell import CaptureShell
 from nbdev.config import get_config
 from nbdev.test import test_nb as run_nb  # renamed, or pytest collects it
 
@@ -25,12 +25,13 @@ def cases():
 def test_notebook(nb):
     flags = CFG.tst_flags.split()
     ok, _ = run_nb(nb, flags, basepath=ROOT, cell_timeout=CFG.cell_timeout)
-    close_loops()
+    close_shells()
     assert ok
 
 
-def close_loops():
-    "Close the event loops that shells of earlier notebooks left: three files each."
+def close_shells():
+    "Close the shells of earlier notebooks: each holds a thread and three files."
     for found in gc.get_objects():
-        if isinstance(found, asyncio.AbstractEventLoop) and not found.is_running():
+        if isinstance(found, CaptureShell) and not found.loop.is_closed():
             found.close()
+            found.loop.close()
