@@ -25,7 +25,7 @@ def _evaluate(
         ),
     ],
     run: Annotated[str | None, option("Keep the run under this name.")] = None,
-    runs: Annotated[Path, option("Folder of runs.")] = Path("data/runs"),
+    runs: Annotated[Path, option("Folder of runs.")] = Path("runs"),
     ids: Annotated[
         Path | None,
         option("JSON of name and video id; default: ../clips/clips.json."),
@@ -48,7 +48,7 @@ def _evaluate(
 def _compare(
     service: Service,
     names: Annotated[list[str], argument("RUN", "Names of runs, the baseline first.")],
-    runs: Annotated[Path, option("Folder of runs.")] = Path("data/runs"),
+    runs: Annotated[Path, option("Folder of runs.")] = Path("runs"),
 ) -> Receipt:
     """Compare runs with the first one, need by need.
 

@@ -32,7 +32,7 @@ else:  # The pages show signatures without loading it
     DataFrame = Any
 
 # %% ../nbs/41a_measurement_requests.ipynb #1a6454c6
-RUNS = Path("data/runs")  # Where runs are kept unless a user says otherwise
+RUNS = Path("runs")  # Where runs are kept unless a user says otherwise
 
 
 class MeasurementRequests:
