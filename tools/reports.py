@@ -1,6 +1,9 @@
 """Make the runs of the reports anew, then run their notebooks and keep the outputs.
 
-python tools/reports.py [retrieval] [bundles] [latency] [exact] [pages]   none: all
+python tools/reports.py [PART ...]   none: all of them
+
+Times belong to the machine and to its load: run
+sampling, latency and exact when nothing else runs.
 """
 
 import os
@@ -34,7 +37,7 @@ def run_pages() -> None:
 
 def steps() -> dict[str, Callable[[], object]]:
     "Name what the slow cells of the reports do."
-    from vid2context import serving_studies, studies
+    from vid2context import quote_studies, sampling_studies, serving_studies, studies
     from vid2context.options import Settings
     from vid2context.workshop import Workshop
 
@@ -43,6 +46,10 @@ def steps() -> dict[str, Callable[[], object]]:
     rows, script = shop.runs / "exact-search.jsonl.gz", ROOT / "tests" / "benchmarks"
     return {
         "retrieval": lambda: studies.make_retrieval_runs(shop),
+        "sampling": lambda: sampling_studies.make_sampling_runs(shop, seed=seed),
+        "quotes": lambda: quote_studies.make_quote_run(
+            shop.runs / "quotes", n=quote_studies.QUOTES, seed=seed
+        ),
         "bundles": lambda: serving_studies.make_bundle_runs(shop, seed=seed),
         "latency": lambda: serving_studies.make_latency_runs(shop, seed=seed),
         "exact": lambda: serving_studies.make_exact_run(
