@@ -779,6 +779,10 @@ def test_explanations_name_the_stage(library, retriever):
         retriever.explain(query, unit, limit=5, channels=["visual"]).lost_at
         == "not_matched"
     )
+    ranked = {unit.id for unit in result.ranking.units}
+    raw = result.ranking.found["dense_transcript"]
+    behind = next(unit for unit, _ in reversed(raw) if unit not in ranked)
+    assert retriever.explain(query, behind).lost_at == "out_of_reach"
     start, end = result.moments[0].start_s + 1, result.moments[0].end_s + 1
     other = f"talks:knots#{int(start * 1000)}-{int(end * 1000)}"
     assert retriever.explain(query, other, limit=5).lost_at == "merged_away"

@@ -70,7 +70,7 @@ def explain_unit(
     if shown or (high and not drafts):
         lost = None
     elif place is None:
-        lost = "not_matched" if _can_be_found(unit, catalog) else "not_read"
+        lost = _unranked([unit], ranking, catalog)
     else:
         lost = "merged_away" if high else "fused_away"
     return Explanation(
@@ -88,10 +88,14 @@ def explain_unit(
     )
 
 # %% ../nbs/14i_explanation.ipynb #89cba1d6
-def _can_be_found(unit: Unit, catalog: Catalog) -> bool:
-    "Tell whether any list could hold a unit."
-    frame = catalog.frames([unit.unit_id]).get(unit.unit_id)
-    return unit.searchable or bool(frame and frame.image_sha256)
+def _unranked(units: Sequence[Unit], ranking: Ranking, catalog: Catalog) -> str:
+    "Name the stage that lost units of which none was ranked."
+    ids = {unit.unit_id for unit in units}
+    if any(unit in ids for hits in ranking.found.values() for unit, _ in hits):
+        return "out_of_reach"
+    pictured = [f for f in catalog.frames(ids).values() if f.image_sha256]
+    readable = pictured or any(unit.searchable for unit in units)
+    return "not_matched" if readable else "not_read"
 
 
 def _given(ranking: Ranking, best: Mapping[str, str]) -> dict[str, dict[str, Any]]:
@@ -151,10 +155,8 @@ def explain_moment(
     lost: str | None = None
     if not near:
         lost = "not_sampled"
-    elif not any(_can_be_found(unit, catalog) for unit in near):
-        lost = "not_read"
     elif draft is None or rank is None:
-        lost = "not_matched"
+        lost = _unranked(near, ranking, catalog)
     elif rank > limit:
         lost = "fused_away"
     else:

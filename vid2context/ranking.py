@@ -8,7 +8,7 @@ __all__ = ['PARTIAL', 'FIELD_FLOORS', 'Ranking', 'check_floors', 'apply_floors']
 # %% ../nbs/14f_ranking.ipynb #7dfd061f
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .channels import Hits
 from .core import UsageError
@@ -31,9 +31,6 @@ PARTIAL = (
 )  # Warnings that make a result partial
 
 
-_UNCOMPARED: Any = field(default_factory=dict, compare=False, repr=False)
-
-
 @dataclass(frozen=True)
 class Ranking:
     "Keep the units that a query found, and why."
@@ -51,7 +48,12 @@ class Ranking:
     relevance: Relevance  # Whether there is an answer
     warnings: tuple[SearchWarning, ...] = ()  # What a user should know
     videos: int = 0  # Videos in scope
-    seconds: dict[str, float] = _UNCOMPARED  # Stage → time it took; no part of a result
+    seconds: dict[str, float] = field(  # Stage → time it took; no part of a result
+        default_factory=dict, compare=False, repr=False
+    )
+    found: dict[str, Hits] = field(  # The lists before floors and reach
+        default_factory=dict, compare=False, repr=False
+    )
 
     @property
     def is_partial(self) -> bool:

@@ -93,6 +93,7 @@ class Retriever:
         run.ask(text, like=like, image=image, minus=unwanted)
         run.find_vectors()
         relevance, warnings = run.judge(abstain=abstain)
+        found = run.lists
         if mode == "search":
             run.keep_near()
         lists = run.floored(text, floors, without=like)
@@ -116,6 +117,7 @@ class Retriever:
             warnings=warnings,
             videos=scope.videos,
             seconds=run.seconds,
+            found=found,
         )
 
     def search(
