@@ -7,7 +7,7 @@ __all__ = ['Channels', 'open_channels', 'IndexReport', 'IndexRun', 'stoppable']
 
 # %% ../nbs/20b_index_runs.ipynb #805abfed
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,12 @@ from .faults import explained
 from .fragments import canary_holds, keep_if_same
 from .index_reports import IndexWish, VideoReport
 from .indexes import SearchWarning, stale_warning
-from .ingest import Models, use_models
+from .ingest import Models, store_probes, use_models
 from .options import Settings
+from .patience import Fault
 from .publish import publish
 from .records import Issue
+from .seeing import PatientEmbedder
 from .video_intake import Intake
 from .writing import Counts, Writer, finish_run, start_run
 
@@ -67,6 +69,8 @@ def open_channels(
         if known != fingerprint or held is False:
             usable[channel] = None
             warnings.append(stale_warning(channel, known, fingerprint))
+    if usable["image"] is not None:
+        store_probes(writer, usable["image"])
     return Channels(
         usable["text"], usable["image"], stored.get("image"), tuple(warnings)
     )
@@ -77,7 +81,7 @@ class IndexReport:
     "Say what a call of index did."
 
     videos: tuple[VideoReport, ...]  # In the order they were given
-    warnings: tuple[SearchWarning, ...] = ()  # Stale channels
+    warnings: tuple[SearchWarning, ...] = ()  # Stale channels, a failed model
     published: tuple[str, ...] = ()  # Indexes that were written
 
     @property
@@ -104,9 +108,12 @@ class IndexRun:
         progress: Callable[[int, int], None] | None = None,  # Frames done and all
     ) -> None:
         self.writer, self.settings = writer, settings
-        self.models = Models(embedder=channels.embedder, encoder=channels.encoder)
+        patience_s, model = settings.providers.timeout_s, channels.embedder
+        self.embedder = model and PatientEmbedder(model, timeout_s=patience_s)
+        self.models = Models(embedder=self.embedder, encoder=channels.encoder)
         self.progress = progress
         self.reports: list[VideoReport] = []
+        self.warnings = list(channels.warnings)
         self.errors: list[Vid2ContextError] = []
         self.issues: list[Issue] = []
         self.intake = Intake(
@@ -114,7 +121,7 @@ class IndexRun:
             settings=settings,
             perception=perception,
             encoder=channels.encoder,
-            embedder=channels.embedder,
+            embedder=self.embedder,
             image_model=channels.image_model,
         )
 
@@ -130,14 +137,34 @@ class IndexRun:
             status = IndexReport(tuple(self.reports)).status
         finally:
             if any(one.status in ("indexed", "partial") for one in self.reports):
-                batch = self.settings.sync.batch
-                use_models(self.writer, self.models, batch=batch)
+                self._complete()
+            if self.embedder:
+                self.embedder.close()
             published = tuple(publish(self.writer))
             counts = self._counts(len(files))
             finish_run(
                 self.writer, run_id, status=status, counts=counts, issues=self.issues
             )
         return published
+
+    def report(
+        self,
+        published: Sequence[str],  # Indexes that were written
+    ) -> IndexReport:  # Of all that was taken in so far
+        "Sum the run up."
+        return IndexReport(tuple(self.reports), tuple(self.warnings), tuple(published))
+
+    def _complete(self) -> None:
+        "Fill in the vectors that are missing, and search with these models."
+        batch, model = self.settings.sync.batch, self.embedder
+        try:
+            use_models(self.writer, self.models, batch=batch)
+        except Fault as fault:
+            assert model is not None
+            self.warnings.append(SearchWarning(fault.code, "text", fault.message))
+            mark = model.descriptor.fingerprint
+            self.writer.use_model("text", mark, provider=model.name)
+            use_models(self.writer, replace(self.models, embedder=None), batch=batch)
 
     def _take(self, path: Path, wish: IndexWish) -> VideoReport:
         try:

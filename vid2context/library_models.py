@@ -15,6 +15,7 @@ import numpy as np
 from .canary import image_canary
 from .catalog import Catalog
 from .core import Vid2ContextError
+from .faults import explained
 from .fragments import canary_holds
 from .indexes import SearchWarning, stale_warning
 from .options import Settings
@@ -67,18 +68,18 @@ class LibraryModels:
         catalog: Catalog,  # The open library
     ) -> tuple[Any | None, SearchWarning | None]:  # Either may be None
         "Give the encoder for a search, or say why there is none."
+        stored = catalog.models.get("image")
         try:
             encoder = self.encoder
-        except Vid2ContextError as error:
-            message = f"Pictures are not searched: {error.message}"
+            if encoder is None or stored is None:
+                return encoder, None
+            loaded = encoder.descriptor.fingerprint
+            if loaded == stored and self.holds(catalog, encoder):
+                return encoder, None
+        except Exception as error:  # A model may raise anything; words are searched
+            message = f"Pictures are not searched: {explained(error).message}"
             return None, SearchWarning("visual_search_unavailable", "visual", message)
-        stored = catalog.models.get("image")
-        if encoder is None or stored is None:
-            return encoder, None
-        loaded = encoder.descriptor.fingerprint
-        if loaded != stored or not self.holds(catalog, encoder):
-            return None, stale_warning("image", stored, loaded)
-        return encoder, None
+        return None, stale_warning("image", stored, loaded)
 
     def holds(
         self,

@@ -28,6 +28,7 @@ from .kinds import ImageTextEncoder, TextEmbedder, TextReader
 from .local_files import embedded_captions, keep_file, sidecars
 from .observations import WatchPlan
 from .options import Settings
+from .patience import Fault
 from .reader import Reader
 from .records import FrameRow, Unit
 from .seeing import Eyes, Remembered, is_basic
@@ -123,22 +124,27 @@ class Intake:
         )
         models, said = facts["models"], eyes.language
         asked = [f"{kind}:{models[kind]}:{said}" for kind in ("ocr", "caption")]
-        spent = self._put(video, journal, asked)
+        spent, fault = self._put(video, journal, asked)
         spent |= {"all": time.perf_counter() - began, **watched.seconds, **eyes.seconds}
-        return report_of(video, seconds=spent, calls=eyes.calls)
+        report = report_of(video, seconds=spent, calls=eyes.calls)
+        if fault is None:
+            return report
+        issue = f"text: {fault.code}: {fault.message}"
+        return replace(report, status="partial", issues=(*report.issues, issue))
 
     def _put(
         self, video: BareVideo, journal: Journal, asked: list[str]
-    ) -> dict[str, float]:
-        "Replace the video, as one change."
+    ) -> tuple[dict[str, float], Fault | None]:
+        "Replace the video, as one change; text vectors may be missing."
         began = time.perf_counter()
         package, rows = records(video)
         units = [row for row in rows if isinstance(row, Unit)]
         frames = [row for row in rows if isinstance(row, FrameRow)]
         fragments = cut_units(units, embedder=self.embedder)
-        if self.embedder is not None:
-            texts, size = fragment_texts(units, fragments), self.settings.sync.batch
-            embed_texts(self.writer, texts, embedder=self.embedder, batch=size)
+        fault = self._embed(fragment_texts(units, fragments))
+        if fault is not None:
+            details = {**package.details, "incomplete": True}
+            package = replace(package, details=details)
         embedded = time.perf_counter()
         old = vector_keys(self.writer, video.video_id)
         tear = journal.close(asked)
@@ -152,7 +158,17 @@ class Intake:
         pieces = self.writer.home / ".pieces" / video.video_id
         shutil.rmtree(pieces, ignore_errors=True)
         stored = time.perf_counter()
-        return {"text vectors": embedded - began, "replace": stored - embedded}
+        return {"text vectors": embedded - began, "replace": stored - embedded}, fault
+
+    def _embed(self, texts: Mapping[str, str]) -> Fault | None:
+        if self.embedder is None:
+            return None
+        size = self.settings.sync.batch
+        try:
+            embed_texts(self.writer, texts, embedder=self.embedder, batch=size)
+        except Fault as fault:
+            return fault
+        return None
 
     def _eyes(self, wish: IndexWish, language: str, kept: Kept | None) -> Eyes:
         every, only, reader = kept is None, wish.only, None

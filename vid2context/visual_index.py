@@ -25,7 +25,7 @@ from vid2context.index_runs import (
     open_channels,
     stoppable,
 )
-from .ingest import embed_frames
+from .ingest import embed_frames, store_probes
 from .library_models import LibraryModels
 from .local_files import open_plain, video_files
 from .options import Settings
@@ -107,7 +107,7 @@ class VisualIndexer:
                     self.unload()
         if len(files) == 1 and run.errors:
             raise run.errors[0]
-        return IndexReport(tuple(run.reports), channels.warnings, published)
+        return run.report(published)
 
     def _run(
         self,
@@ -247,6 +247,8 @@ def _reindex(
     if channel in models:
         probe = image_canary if channel == "image" else text_canary
         keep_if_same(writer, probe(model), fingerprint=model.descriptor.fingerprint)
+    if channel == "image":
+        store_probes(writer, model)
     usable = open_channels(
         writer,
         embedder=None if channel == "text" else models["text"],
@@ -272,7 +274,7 @@ def _reindex(
     if old and channel in models and old != model.descriptor.fingerprint:
         for one in (old, query_fingerprint(old)):
             forget_vectors(writer, fingerprint=one)
-    return IndexReport(tuple(run.reports), channels.warnings, published)
+    return run.report(published)
 
 
 _ANSWERS = """DELETE FROM readings WHERE EXISTS (
