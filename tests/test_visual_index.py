@@ -758,3 +758,29 @@ def test_a_removed_video_leaves_no_vectors_in_the_count(tmp_path):
     indexer.remove(report.video_id)
     with Catalog.open(indexer.home) as catalog:
         assert catalog.counts()["vectors"] == 0
+
+
+@pytest.mark.parametrize("command", [("visual", "search"), ("search",)])
+def test_a_wrong_channel_is_told_the_names_that_the_help_lists(library, command):
+    told = run_cli(*command, "red", "--channel", "smell", "--home", library.home)
+    assert told.returncode == 2 and "there is no channel 'smell'" in told.stderr
+    shown = " ".join(run_cli(*command, "--help").stdout.split())
+    listed = shown.partition("--channel")[2].partition("Only ")[2].partition(". ")[0]
+    assert f"it can be {listed}" in " ".join(told.stderr.split())
+    names = listed.replace(" or ", ", ").split(", ")
+    assert len(names) == 7
+    for name in names:
+        assert library.visual_search("written red", channels=[name]) is not None
+
+
+@pytest.mark.parametrize("given", ["nan", "clip=nan", "ocr=inf", "high", "clip="])
+def test_a_least_score_that_is_no_number_is_told_as_it_was_typed(library, given):
+    words = ("visual", "search", "red", "--min-score", given, "--home", library.home)
+    told = run_cli(*words)
+    assert told.returncode == 2 and f"--min-score is '{given}'" in told.stderr
+    assert (
+        "write a number, as 0.2" in told.stderr and "lexical_frame" not in told.stderr
+    )
+    if given == "nan":
+        with pytest.raises(UsageError, match="the least score of 'visual' is nan"):
+            library.visual_search("red", min_score=float("nan"))

@@ -6,6 +6,7 @@
 __all__ = ['PARTIAL', 'FIELD_FLOORS', 'Ranking', 'check_floors', 'apply_floors']
 
 # %% ../nbs/14f_ranking.ipynb #7dfd061f
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -117,7 +118,10 @@ def check_floors(
     found = {_ALIASES.get(name, name): float(value) for name, value in given.items()}
     known = {*CHANNELS, *LISTS, *FIELD_FLOORS}
     for name, value in found.items():
-        if name not in known or value != value:
+        if not math.isfinite(value):
+            message = f"the least score of {name!r} is {value}; give a number, as 0.2"
+            raise UsageError("invalid_arguments", message, field="min_score")
+        if name not in known:
             names = ", ".join(sorted(known | {*_ALIASES}))
             message = f"no floor {value} for {name!r}; floors are numbers for: {names}"
             raise UsageError("invalid_arguments", message, field="min_score")

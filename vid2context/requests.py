@@ -8,6 +8,7 @@ __all__ = ['UNIT_TYPES', 'NO_UNICODE', 'Receipt', 'failure', 'read_filters', 're
 
 # %% ../nbs/41_requests.ipynb #a4391531
 import contextlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -134,10 +135,16 @@ def read_floors(
     for text in given:
         name, found, number = text.rpartition("=")
         try:
-            floors[name if found else "visual"] = float(number)
+            least = float(number)
         except ValueError:
-            message = f"--min-score is {text!r}; write CHANNEL=NUMBER, as lexical=3."
-            raise UsageError("invalid_arguments", message, field="min_score") from None
+            least = math.nan
+        if not math.isfinite(least):
+            message = (
+                f"--min-score is {text!r}; write a number, as 0.2, "
+                "or CHANNEL=NUMBER, as ocr=3."
+            )
+            raise UsageError("invalid_arguments", message, field="min_score")
+        floors[name if found else "visual"] = least
     return floors or None
 
 # %% ../nbs/41_requests.ipynb #f287798e
