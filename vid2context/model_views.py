@@ -28,6 +28,9 @@ def _providers(data: Mapping[str, Any]) -> Iterable[Any]:
 
 
 def _models(data: Mapping[str, Any]) -> Iterable[Any]:
+    if not data["models"]:
+        yield "no model is installed; `models list` names them"
+        return
     rows = [
         (
             row["name"],

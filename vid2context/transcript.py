@@ -138,6 +138,9 @@ def _checked_folder(folder: Path) -> Path:
     except RuntimeError:  # the home of a user who does not exist
         path = folder
     missing = [name for name in _NEEDED if not (path / name).is_file()]
+    if missing and path == Path():
+        message = "No model of speech is set: name its folder as [transcript] model."
+        raise Vid2ContextError("transcript.no_model", message, field="model")
     if missing:
         raise Vid2ContextError(
             "transcript.no_model",

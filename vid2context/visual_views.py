@@ -85,7 +85,8 @@ def _triples(data: Mapping[str, Any]) -> Iterable[Any]:
     yield f"{data['triples']} triples in {cell(data['path'], 1000)}"
     if left := data["left_out"]:
         yield (
-            f"Only captions by a model are exported; {left} basic captions were left "
+            f"Only captions by a model are exported; {left} basic "
+            f"caption{'s were' if left > 1 else ' was'} left "
             "out. `reindex --channel caption --captioner NAME` makes captions."
         )
 
