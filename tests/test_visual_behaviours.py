@@ -141,6 +141,29 @@ def test_behaviour_3_killed_at_a_step_rows_and_vectors_agree(tmp_path, clip, at)
     assert dump(tmp_path / "home") == dump(clean)
 
 
+def test_behaviour_3_killed_at_any_write_the_next_run_ends_as_if_nothing_was(tmp_path):
+    "A kill before and after commits, at files that move, come and go."
+    moving = hue_clip(tmp_path / "moving.mp4", seconds=5, each_s=1)
+    words = ["everywhere", str(tmp_path), str(moving), "10"]
+    done = subprocess.run(
+        [sys.executable, "-m", "visual_kit", *words],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    killed = sorted(tmp_path.glob("killed-*"))
+    assert len(killed) == 10
+    for home in killed:
+        left = tmp_path / home.name.replace("killed", "left")
+        assert not (left / "catalog.sqlite").is_file() or rows_agree(left)
+        assert dump(home) == dump(tmp_path / "clean"), home.name
+        with Library(home, settings=settings()) as library:
+            assert library.visual_search("written red")
+        assert not list(home.glob("**/.*.part")) and not list(home.glob(".pieces/*"))
+
+
 def test_behaviour_4_a_delete_moves_no_key(tmp_path):
     paths = [still_clip(tmp_path / f"{n}.mp4", HUES[n]) for n in range(3)]
     indexer = VisualIndexer(tmp_path / "home", settings())

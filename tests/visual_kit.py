@@ -1,7 +1,9 @@
 "Small videos and moody models for the tests of the visual index."
 
+import contextlib
 import hashlib
 import os
+import shutil
 import sys
 import threading
 from pathlib import Path
@@ -150,7 +152,63 @@ def register(kind: str, name: str, provider: Any) -> str:
     return name
 
 
-if __name__ == "__main__":  # A process that is killed at a step: home, clip, step
+def index_once(home: Path, clip: str, *, die_at: int = 0) -> int:
+    """Index with fakes, and end this process at a step: a commit or a change of files.
+
+    Gives the number of steps there were."""
+    from vid2context.visual_index import VisualIndexer
+    from vid2context.writing import Writer
+
+    steps = 0
+
+    def step() -> None:
+        nonlocal steps
+        steps += 1
+        if steps == die_at:
+            os._exit(9)
+
+    def hook(event: str, args: tuple[Any, ...]) -> None:
+        changes = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link")
+        if event in changes and str(home) in str(args[0]):
+            step()
+
+    transaction = Writer.transaction
+
+    @contextlib.contextmanager
+    def counted(self: Writer, *args: Any, **options: Any) -> Any:
+        with transaction(self, *args, **options) as db:
+            yield db
+            step()  # All is written, and nothing committed
+        step()
+
+    Writer.transaction = counted  # type: ignore[method-assign]
+    sys.addaudithook(hook)
+    VisualIndexer(home, settings()).index(clip, interval_s=1)
+    return steps
+
+
+def kill_everywhere(folder: Path, clip: str, tries: int) -> None:
+    "Kill a first index at steps from the first to the last, then let it end."
+
+    def child(work: Any) -> int:
+        pid = os.fork()
+        if pid == 0:
+            os._exit(work())
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    steps = child(lambda: index_once(folder / "clean", clip))
+    for n in range(tries):
+        at = 1 + round(n * (steps - 1) / (tries - 1))
+        home = folder / f"killed-{at:03d}"
+        assert child(lambda: index_once(home, clip, die_at=at)) == 9, at  # noqa: B023
+        shutil.copytree(home, folder / f"left-{at:03d}") if home.exists() else None
+        assert child(lambda: 0 * index_once(home, clip)) == 0, at  # noqa: B023
+
+
+if __name__ == "__main__":  # Processes that are killed at a step
+    if sys.argv[1] == "everywhere":
+        kill_everywhere(Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]))
+        sys.exit()
     from vid2context.visual_index import VisualIndexer
 
     home, clip, mood, at = sys.argv[1:5]

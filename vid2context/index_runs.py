@@ -136,7 +136,8 @@ class IndexRun:
                 self.reports.append(self._take(path, wish))
             status = IndexReport(tuple(self.reports)).status
         finally:
-            if any(one.status in ("indexed", "partial") for one in self.reports):
+            done = {one.status for one in self.reports}
+            if done & {"indexed", "partial"} or ("unchanged" in done and self._unused):
                 self._complete()
             if self.embedder:
                 self.embedder.close()
@@ -153,6 +154,14 @@ class IndexRun:
     ) -> IndexReport:  # Of all that was taken in so far
         "Sum the run up."
         return IndexReport(tuple(self.reports), tuple(self.warnings), tuple(published))
+
+    @property
+    def _unused(self) -> bool:
+        "Tell whether a run ended before its models were taken up by the library."
+        with Catalog.open(self.writer.home) as catalog:
+            stored = catalog.models
+        mine = {"text": self.embedder, "image": self.models.encoder}
+        return any(model and name not in stored for name, model in mine.items())
 
     def _complete(self) -> None:
         "Fill in the vectors that are missing, and search with these models."
