@@ -51,7 +51,7 @@ def indexer_of(tmp_path, channel, way):
     kind, option, provider = KINDS[channel]
     command = [sys.executable, DOUBLE, way, tmp_path / "state", AT]
     # Pictures are placed eight at a time, and may take eight times as long.
-    worker = Worker(command, name="double", item_s=1.0 if channel == "image" else 2.0)
+    worker = Worker(command, name="double", item_s=0.5 if channel == "image" else 1.0)
     more = {"dim": 3} if channel == "image" else {}
     register(kind, "double", provider(worker, **more))
     chosen = settings(**{option: "double"})
@@ -103,10 +103,10 @@ def test_a_worker_that_stumbles_at_frame_37_costs_that_answer(
 
 FOR_GOOD = [
     ("ocr", "dies", "ended. It said last: Segmentation fault, surely"),
-    ("ocr", "hangs", "was silent for 2 s"),
+    ("ocr", "hangs", "was silent for 1 s"),
     ("ocr", "no-json", "sent no JSON object"),
     ("caption", "dies", "ended. It said last: Segmentation fault, surely"),
-    ("caption", "hangs", "was silent for 2 s"),
+    ("caption", "hangs", "was silent for 1 s"),
     ("image", "dies", "ended. It said last: Segmentation fault, surely"),
     ("image", "long-line", "sent a line of more than 1 MiB"),
 ]
