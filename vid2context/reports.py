@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .core import UsageError
+from .labels import name_crosses
 from .text import Table
 
 if TYPE_CHECKING:
@@ -152,11 +153,13 @@ def scatter_figure(
     x: str,  # Label with unit
     y: str,  # Label
     log: bool = False,  # Horizontal axis in decades
-) -> Figure:  # Closed
+    baseline: str | None = None,  # Point that is drawn grey
+) -> Figure:  # Closed; raises UsageError for more than six colours
     "Draw configurations by cost and quality."
     figure, (axis,) = _panels(1, height_in=3.4)
-    for i, point in enumerate(points):
-        colour = PALETTE[i % len(PALETTE)]
+    names = [point["name"] for point in points]
+    for point in points:
+        colour = colour_of(point["name"], names, baseline=baseline)
         axis.errorbar(
             point["x"],
             point["y"],
@@ -168,14 +171,6 @@ def scatter_figure(
             lw=1.2,
             capsize=0,
         )
-        axis.annotate(
-            point["name"],
-            (point["x"], point["y"]),
-            xytext=(6, 5),
-            textcoords="offset points",
-            fontsize=8,
-            color=colour,
-        )
     if log:
         axis.set_xscale("log")
     else:
@@ -184,6 +179,8 @@ def scatter_figure(
     axis.set_xlabel(x, fontsize=8)
     axis.set_ylabel(y, fontsize=8)
     axis.grid(color="#e5e5e5", lw=0.6)
+    colours = [colour_of(name, names, baseline=baseline) for name in names]
+    name_crosses(figure, axis, points, colours)
     return figure
 
 
