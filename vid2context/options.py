@@ -277,7 +277,7 @@ class Retrieval:
         low=0,
     )
     reach_across_z: float = option(
-        4.0,
+        3.0,
         "The same for the best vector of another spoken language, from which the "
         "others of that language are then measured; at least reach_z.",
         low=0,
