@@ -20,10 +20,11 @@ from vid2context.index_reports import IndexWish
 from vid2context.kinds import ProviderDescriptor
 from vid2context.media import write_clip
 from vid2context.model_store import pull_model
-from vid2context.options import Captioning, Settings
+from vid2context.options import Captioning, Settings, Transcript
 from vid2context.patience import MOST_FAULTS
 from vid2context.pipeline import Library, VisualIndexer
 from vid2context.runners import runner_folder
+from vid2context.segments import Segment
 from vid2context.weights import model_folder
 from vid2context.worker import WorkerCaptioner, WorkerEncoder, WorkerReader
 from vid2context.worker_process import Worker
@@ -208,6 +209,39 @@ def test_a_model_of_text_vectors_that_fails_costs_only_those(tmp_path, clip, way
         assert again.videos[0].calls["ocr"] == 0
         hits = library.visual_search("written purple", channels=["dense_frame"])
         assert "purple" in hits[0].ocr_text
+
+
+class Ears:
+    "Hear the same words in every piece, or none at all."
+
+    name = "ears"
+    descriptor = ProviderDescriptor(id="ears", version="1")
+
+    def __init__(self, deaf):
+        self.deaf = deaf
+
+    def transcribe(self, audio, language=None):
+        yield Segment(0, 0.5, 1.5, "the tide turns")
+        if self.deaf:
+            raise RuntimeError("no ears today")
+
+
+def test_a_model_of_speech_that_fails_costs_only_what_is_said(tmp_path):
+    pixels = [np.full((90, 160, 3), HUES[0], np.uint8)] * 8
+    noise = np.random.default_rng(0).normal(0, 0.1, 64_000).astype(np.float32)
+    write_clip(tmp_path / "a.mp4", pixels, fps=2, audio=noise)
+    chosen = replace(settings(), transcript=Transcript(recognizer="ears"))
+    for deaf in (True, False):
+        register("asr", "ears", Ears(deaf))
+        with Library(tmp_path / "home", settings=chosen) as library:
+            video = library.indexer.index_all([tmp_path / "a.mp4"]).videos[0]
+            assert library.visual_search("written red", channels=["ocr"])
+            heard = library.visual_search("tide", channels=["transcript"])
+        if deaf:
+            assert (video.status, video.speech, len(heard)) == ("partial", "none", 0)
+            assert "ears raised RuntimeError: no ears today" in video.issues[0]
+        else:
+            assert (video.status, video.speech, len(heard)) == ("indexed", "asr", 1)
 
 
 # Weights: none, wrong ones, those of another model behind the same name

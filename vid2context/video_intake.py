@@ -12,10 +12,11 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from .bare_videos import BareVideo, records
+from .bare_videos import SPEECH_LOST, BareVideo, records
 from .building import Perception
 from .catalog import Catalog
 from .core import canonical_json, local_id, sha256_bytes, sha256_file
@@ -31,7 +32,7 @@ from .options import Settings
 from .patience import Fault
 from .reader import Reader
 from .records import FrameRow, Unit
-from .seeing import Eyes, Remembered, is_basic
+from .seeing import Eyes, PatientRecognizer, Remembered, is_basic
 from .tracks import language_tag, rank_captions
 from .transcript import Transcript, transcript_of
 from .upkeep import prune_vectors, thumbs_folder, tidy_thumbs, vector_keys
@@ -280,14 +281,20 @@ def _listen(
         )
         if perception.listens and sounds:
             pieces.mkdir(parents=True, exist_ok=True)
-        found = transcript_of(
+        ears = perception.recognizer if sounds else None
+        tell = partial(
+            transcript_of,
             ranked,
             duration_s=info.duration_s,
             settings=settings.transcript,
             spoken=spoken,
             audio=reader.sound if sounds else None,
-            recognizer=perception.recognizer if sounds else None,
             checkpoints=pieces if pieces.is_dir() else None,
         )
+        try:
+            found = tell(recognizer=ears and PatientRecognizer(ears))
+        except Fault as fault:
+            lost = [*lost, f"{SPEECH_LOST}{fault.code}: {fault.message}"]
+            found = tell(recognizer=None)
     language = found.language or language_tag(spoken)
     return replace(found, language=language, issues=(*lost, *found.issues))
