@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 else:  # The pages show signatures without loading it
     Axes = Figure = Any
 
-# %% ../nbs/31e_labels.ipynb #996cbdf8
+# %% ../nbs/31e_labels.ipynb #4ca37ab1
 STEPS, FIRST_PT, STEP_PT = 12, 4, 10
 
 
@@ -27,11 +27,11 @@ def name_crosses(
 ) -> list[Any]:  # The boxes of the names, in pixels
     "Write the name of each cross where it covers no name and no mark."
     figure.draw_without_rendering()
-    ends = ("y_low", "y", "y_high")
-    marks = [axis.transData.transform((p["x"], p[e])) for p in points for e in ends]
+    ends, place = ("y_low", "y_high"), axis.transData.transform
+    lines = [[place((point["x"], point[end])) for end in ends] for point in points]
     boxes: list[Any] = []
     for point, colour in zip(points, colours, strict=True):
-        boxes.append(_name(axis, point, colour, marks, boxes))
+        boxes.append(_name(axis, point, colour, lines, boxes))
     return boxes
 
 
@@ -39,7 +39,7 @@ def _name(
     axis: Axes,
     point: Mapping[str, Any],
     colour: str,
-    marks: Sequence[Any],
+    lines: Sequence[Any],
     boxes: Sequence[Any],
 ) -> Any:
     for step in range(STEPS):
@@ -55,7 +55,10 @@ def _name(
             color=colour,
         )
         box = text.get_window_extent()
-        covers = any(box.contains(*mark) for mark in marks)
+        covers = any(
+            box.x0 <= x <= box.x1 and box.y0 <= high and low <= box.y1
+            for (x, low), (_, high) in lines
+        )
         if not covers and not any(box.overlaps(one) for one in boxes):
             break
         if step < STEPS - 1:
