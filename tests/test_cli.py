@@ -371,6 +371,25 @@ def test_help_fits_eighty_columns_and_is_cut_nowhere(
     assert "Evidence:" in capsys.readouterr().err
 
 
+def test_captions_that_cannot_be_used_are_told_where_they_are_packed(
+    tmp_path: Path,
+) -> None:
+    clip(tmp_path / "talk.mp4", 50)
+    late = "".join(
+        f"{n}\n00:0{n}:00,000 --> 00:0{n}:02,000\nNever heard.\n\n" for n in range(1, 5)
+    )
+    (tmp_path / "talk.en.srt").write_text(late)
+    (tmp_path / "quick.ini").write_text(QUIET)
+    words = ("pack", "talk.mp4", "--collection", "ev", "--settings", "quick.ini")
+    code, receipt = told(*words, cwd=tmp_path)
+    (item,) = receipt["items"]
+    assert (code, item["status"], len(item["unread"])) == (0, "packed", 1)
+    assert "4 of 4 cues" in item["unread"][0]
+    shutil.rmtree(tmp_path / "ev")
+    _, out, _ = run(*words, cwd=tmp_path)
+    assert "captions not read" in out and "4 of 4 cues" in out
+
+
 def test_a_claim_may_only_show_frames_of_its_bundle(desk: Path, library: Path) -> None:
     code, found = told("retrieve", "crane", "--out", "shown", cwd=desk)
     assert code == 0

@@ -18,6 +18,7 @@ HINTS: dict[int, str] = {
     errno.EDQUOT: "Free some space, then run it again.",
     errno.EACCES: "Check the permissions.",
     errno.EPERM: "Check the permissions.",
+    errno.EFBIG: "Raise the limit of file sizes (ulimit -f), or free space.",
     errno.EROFS: "Name a place that can be written.",
     errno.EEXIST: "A file is in the place of a folder.",
     errno.ENOTDIR: "A file is in the place of a folder.",
@@ -32,6 +33,8 @@ def explained(
     "Turn any exception into an error that a user can read."
     if isinstance(error, Vid2ContextError):
         return error
+    if _was_interrupted(error):
+        raise KeyboardInterrupt from error
     if isinstance(error, OSError) and error.errno:
         reason = os.strerror(error.errno)
         where = f": {os.fsdecode(error.filename)}" if error.filename else ""
@@ -43,3 +46,11 @@ def explained(
     kind = type(error).__name__
     message = f"An unexpected {kind} stopped this: {said.rstrip('.')}."
     return Vid2ContextError("operation_failed", message)
+
+
+def _was_interrupted(error: BaseException) -> bool:
+    "Find a Ctrl-C that a library turned into a failure of its own."
+    before = error.__cause__ or error.__context__
+    while before is not None and not isinstance(before, KeyboardInterrupt):
+        before = before.__cause__ or before.__context__
+    return before is not None

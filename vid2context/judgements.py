@@ -98,6 +98,10 @@ class GoldenQuery(Shape):
             if name and isinstance(name, str) and not _NAME.fullmatch(name):
                 yield Problem("id_invalid", "needs letters, digits and . _ -", key)
         relevant, kind = raw.get("relevant"), raw.get("kind")
+        if relevant is None:
+            yield Problem(
+                "relevant_missing", "is missing; [] with no_answer", "relevant"
+            )
         if isinstance(relevant, list) and (kind == "no_answer") == bool(relevant):
             text = "is empty exactly when the kind is no_answer"
             yield Problem("relevant_invalid", text, "relevant")

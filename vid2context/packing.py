@@ -50,6 +50,7 @@ class PackItem:
     result: str | None = None  # `PASS`, with the number of warnings
     code: str | None = None  # Why it failed
     message: str | None = None  # The same, in a sentence
+    unread: tuple[str, ...] = ()  # Captions that could not be read, and why
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,13 @@ def hand_work(
     return lost
 
 # %% ../nbs/20a_packing.ipynb #c945ff69
+def _unread(package: Path) -> tuple[str, ...]:
+    "Name the captions that a package could not take, each with its reason."
+    mark = "track_refused: "
+    told = read_json((package / "source" / "receipt.json").read_bytes())["warnings"]
+    return tuple(one.removeprefix(mark) for one in told if one.startswith(mark))
+
+
 def _same_captions(ref: str, receipt: Mapping[str, Any]) -> bool:
     beside = {sha256_file(c.path) for c in sidecars(Path(ref))}
     kept = {f["sha256"] for f in receipt.get("files", [])}
@@ -214,7 +222,8 @@ class Packer:
                 raise
         warned = report.counts["warning"]
         result = f"PASS, {warned} warning{'s' * (warned != 1)}" if warned else "PASS"
-        return PackItem(ref, "packed", source.video_id, slug, result)
+        unread = _unread(self.collection / "videos" / slug)
+        return PackItem(ref, "packed", source.video_id, slug, result, unread=unread)
 
     def _known(self, ref: str, wish: PackWish) -> PackItem | ManifestEntry | None:
         if not (self.collection / "manifest.json").is_file():

@@ -6,6 +6,7 @@
 __all__ = ['cell', 'grid', 'register_view', 'show', 'show_failure']
 
 # %% ../nbs/42_views.ipynb #dff3e6a2
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -67,6 +68,8 @@ def _pack(data: Mapping[str, Any]) -> Iterable[Any]:
         if one["status"] == "failed":
             why = f"{cell(one['message'], 1000)} ({one['code']})"
             yield f"[bold]failed[/]  {cell(one['ref'], 1000)}: {why}"
+        for why in one.get("unread", ()):
+            yield f"[bold]captions not read[/]  {cell(one['slug'])}: {cell(why, 400)}"
     yield f"{_counts(data['counts'])} · collection {cell(data['collection'])}"
     for name in data["playlists"]:
         yield f"list: playlists/{cell(name)}.json"
@@ -254,16 +257,31 @@ def _verify(data: Mapping[str, Any]) -> Iterable[Any]:
             cell(claim["videoId"]),
             *_when(claim),
             f"score {claim['score']:.2f}",
+            *_order(claim),
             cell(_why(claim)),
             f"receipt: {cell(claim['replay'])}" if claim.get("replay") else "",
         ]
         verdict = "accepted" if claim["accepted"] else "refused"
         yield f"[bold]{verdict}[/]  {'  '.join(fact for fact in facts if fact)}"
         rows = [("", "quote", claim["quote"])]
-        if claim["score"] < 1 and claim["source_text"]:
+        if claim["source_text"] and not _as_said(claim):
             rows.append(("", "said", claim["source_text"]))
         yield grid(rows, "", "", "~")
     yield _counts(data["counts"])
+
+
+def _as_said(claim: Mapping[str, Any]) -> bool:
+    "Tell whether a quote is word for word what was said."
+    texts = (str(claim[key]).casefold() for key in ("quote", "source_text"))
+    quote, said = (re.findall(r"\w+", text) for text in texts)
+    return quote == said
+
+
+def _order(claim: Mapping[str, Any]) -> Iterable[str]:
+    "Say how many words of a quote follow each other as they were said."
+    order = (claim["strict"] or {}).get("order")
+    if order is not None and order < 1:
+        yield f"in order {order:.2f}"
 
 
 def _when(claim: Mapping[str, Any]) -> Iterable[str]:
