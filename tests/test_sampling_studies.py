@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from vid2context.core import local_id, sha256_file
 from vid2context.guard import open_media
 from vid2context.index_reports import IndexWish
 from vid2context.ingest import Models
+from vid2context.labels import name_crosses
+from vid2context.measurement_requests import RUNS
 from vid2context.options import Media, Providers, Settings
 from vid2context.sampling_studies import (
     Trial,
@@ -131,3 +134,32 @@ def small_shop(folder: Path, encoder: Path) -> Workshop:
     shutil.copytree(encoder, shop.work / "encoder")
     assert clip_files(data / "clips") == sorted(clip_files(data / "clips"))
     return shop
+
+
+def test_names_of_a_scatter_cover_neither_each_other_nor_a_cross() -> None:
+    pytest.importorskip("matplotlib")
+    import matplotlib.pyplot as plt
+
+    figure, axis = plt.subplots(figsize=(7, 3.4), layout="constrained")
+    plt.close(figure)
+    axis.set(xlim=(0, 20), ylim=(0, 1))
+    points = [
+        {"name": f"a longer name {i}", "x": x, "y_low": y - 0.1, "y_high": y + 0.1}
+        for i, (x, y) in enumerate([(5, 0.5), (5.2, 0.55), (5.9, 0.5), (6.4, 0.45)])
+    ]
+    boxes = name_crosses(figure, axis, points, ["black"] * len(points))
+    place = axis.transData.transform
+    for i, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[:i])
+        for one in points:
+            x, low = place((one["x"], one["y_low"]))
+            high = place((one["x"], one["y_high"]))[1]
+            assert not (box.x0 <= x <= box.x1 and box.y0 <= high and low <= box.y1)
+    assert [text.get_text() for text in axis.texts] == [p["name"] for p in points]
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no git checkout")
+def test_runs_of_a_user_are_no_files_of_the_repository() -> None:
+    place = RUNS / "before" / "manifest.json"
+    call = ["git", "-C", str(ROOT), "check-ignore", "--quiet", str(place)]
+    assert subprocess.run(call, check=False).returncode == 0
