@@ -103,6 +103,7 @@ FAULTS = {
     "a cut segment of Tantivy": (cut("text/g*/*.store"), "text_index"),
     "a bit in the postings": (flip("text/g*/*.idx"), "text_index"),
     "a lost segment": (lose("text/g*/*.term"), "text_index"),
+    "a cut list of files": (cut("text/g*/.managed.json"), "text_index"),
     "a stamp that is no JSON": (cut("text/g*/stamp.json"), "text_index"),
     "a cut vector file": (cut("vectors/text/g*/vectors.f32"), "vector_index"),
     "a bit in a vector": (flip("vectors/text/g*/vectors.f32"), "vector_index"),

@@ -136,7 +136,9 @@ def doctor(
     def run(code: str, check: Callable[[], Iterator[Check]]) -> None:
         try:
             checks.extend(check())
-        except (OSError, sqlite3.Error, Vid2ContextError) as error:
+        except sqlite3.DatabaseError as error:
+            checks.append(Check(code, "error", f"catalog.sqlite: {error}; {_ANEW}"))
+        except (OSError, Vid2ContextError) as error:
             checks.append(Check(code, "error", str(error)))
 
     run("sqlite_integrity", lambda: _integrity(home))
@@ -169,6 +171,12 @@ def _read_only(home: Path) -> Iterator[sqlite3.Connection]:
         yield db
 
 
+_ANEW = (
+    "move the library folder away, then `sync` its collections and `index` its bare "
+    "videos again: all that a library knows comes from them."
+)
+
+
 def _integrity(home: Path) -> Iterator[Check]:
     with _read_only(home) as db:
         rows = db.execute("PRAGMA integrity_check(5)").fetchall()
@@ -176,7 +184,7 @@ def _integrity(home: Path) -> Iterator[Check]:
     if said == "ok":
         yield Check("sqlite_integrity", "ok", "The database is whole.")
     else:
-        message = f"The database is damaged ({said}); remove it and sync anew."
+        message = f"The database is damaged ({said}); {_ANEW}"
         yield Check("sqlite_integrity", "error", message)
 
 

@@ -131,7 +131,7 @@ def _write(
 # %% ../nbs/12p_publish.ipynb #a4947eb1
 def _list_files(stage: Path) -> Iterator[dict[str, Any]]:
     for path in sorted(p for p in stage.rglob("*") if p.is_file()):
-        if path.name.startswith(".") or path.suffix == ".lock":
+        if path.suffix == ".lock":
             continue
         name = path.relative_to(stage).as_posix()
         size, digest = path.stat().st_size, sha256_file(path)
