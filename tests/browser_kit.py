@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import BrowserContext, Page, sync_playwright
+from playwright.sync_api import BrowserContext, Page, expect, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
@@ -52,6 +52,7 @@ def open_browser(profile: Path) -> Iterator[BrowserContext]:
             viewport={"width": WIDE[0], "height": WIDE[1]},
         )
         browser.set_default_timeout(PATIENT_MS)
+        expect.set_options(timeout=PATIENT_MS)
         try:
             yield browser
         finally:
