@@ -21,7 +21,7 @@ from typing import Any
 
 from .core import UsageError, Vid2ContextError
 from .options import Serve
-from .wire import STATUSES, wire_error
+from .wire import wire_error, wire_status
 
 # %% ../nbs/41d_admission.ipynb #664737b3
 def read_token(
@@ -98,9 +98,13 @@ class Admission:
         names: tuple[frozenset[str], frozenset[str]],  # See `own_names`
         settings: Serve,  # Caps
         is_open: Callable[[str], bool] = lambda path: False,  # Paths without a token
+        methods: Callable[
+            [str], Sequence[str]
+        ] = lambda path: (),  # Those a path has; empty: all pass
         clock: Callable[[], float] = time.monotonic,  # Seconds
     ) -> None:
         self._app, self._token, self._open = app, token.encode(), is_open
+        self._methods = methods
         self._hosts, self._origins = names
         self._caps, self._clock = settings, clock
         self._busy, self._credit, self._seen = 0, settings.rate, clock()
@@ -116,13 +120,15 @@ class Admission:
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return
+        known = self._methods(scope["path"])
         try:
             self._check(scope)
+            _need_method(scope["method"], known)
             with self._place():
                 body = await self._body(scope, receive)
                 await self._app(scope, _replay(body, receive), _marked(send))
         except Vid2ContextError as error:
-            await _refuse(error, _marked(send))
+            await _refuse(error, _marked(send), known)
 
     def _check(self, scope: Scope) -> None:
         given = [value.decode("latin-1").lower() for value in _all(scope, b"host")]
@@ -163,7 +169,7 @@ class Admission:
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
         cap, limit_s = self._caps.max_body_bytes, self._caps.body_timeout_s
         message = f"The body is larger than {cap} bytes."
-        too_large = UsageError("bad-request", message, field="body")
+        too_large = UsageError("body_too_large", message, field="body")
         length = b"".join(_all(scope, b"content-length"))
         if length.isdigit() and int(length[:20]) > _DRAINED * cap:
             raise too_large
@@ -197,6 +203,12 @@ def _all(scope: Scope, name: bytes) -> Sequence[bytes]:
     return [value for key, value in scope["headers"] if key.lower() == name]
 
 
+def _need_method(method: str, known: Sequence[str]) -> None:
+    if known and method not in known:
+        message = f"{method[:20]} does not work here; use {' or '.join(known)}."
+        raise UsageError("method_not_allowed", message, field="method")
+
+
 def _replay(body: bytes, receive: Receive) -> Receive:
     "Hand the body over once, then whatever the client does next."
     given = False
@@ -222,16 +234,17 @@ def _marked(send: Send) -> Send:
     return marked
 
 
-async def _refuse(error: Vid2ContextError, send: Send) -> None:
-    told = wire_error(error)
+async def _refuse(error: Vid2ContextError, send: Send, known: Sequence[str]) -> None:
+    told, status = wire_error(error), wire_status(error)
     headers = [(b"content-type", _JSON), (b"cache-control", b"no-store")]
     if told["code"] == "auth":
         headers.append((b"www-authenticate", b'Bearer realm="vid2context"'))
     if told["code"] == "rate-limited":
         headers.append((b"retry-after", b"1"))
+    if status == 405:
+        headers.append((b"allow", ", ".join(known).encode()))
     if error.field == "body":
         headers.append((b"connection", b"close"))
-    status = STATUSES[told["code"]]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     body = json.dumps({"error": told}).encode()
     await send({"type": "http.response.body", "body": body})

@@ -18,6 +18,7 @@ from .loopback import bind, listen, listening, port_of
 from .page import page_assets
 from .service import Service
 from .web import make_app
+from .web_answers import path_methods
 from .wishes import Workers, open_queue
 
 # %% ../nbs/43c_serving.ipynb #fea35631
@@ -68,7 +69,12 @@ def open_server(
         )
         assets = page_assets()
         gate = Admission(
-            app, token=token, names=names, settings=caps, is_open=assets.__contains__
+            app,
+            token=token,
+            names=names,
+            settings=caps,
+            is_open=assets.__contains__,
+            methods=lambda path: path_methods(app.routes, path),
         )
         shown = f"[{host}]" if ":" in host else host
         yield Server(gate, sock, f"http://{shown}:{port_of(sock)}", token)

@@ -100,7 +100,7 @@ _ABOUT = (
 )
 _FAILURES: dict[int | str, dict[str, Any]] = {
     status: {"model": FailureAnswer, "description": code}
-    for code, status in STATUSES.items()
+    for code, status in (STATUSES | {"body_too_large": 413}).items()
 }
 
 
