@@ -18,7 +18,7 @@ from vid2context.caches import store_vectors
 from vid2context.catalog import Catalog
 from vid2context.core import Span, Vid2ContextError
 from vid2context.database import connect
-from vid2context.doctor import doctor
+from vid2context.doctor import doctor, status
 from vid2context.indexes import open_indexes
 from vid2context.ingest import Models
 from vid2context.publish import publish
@@ -241,6 +241,9 @@ def test_a_video_without_a_package_is_found_by_word_and_by_picture(tmp_path):
             units[2].unit_id
         ]
         assert catalog.count_without_language(Filters(languages=("en",))) == 1
+    told = status(home).counts
+    named = ("sources", "packages", "bare_videos", "frames")
+    assert [told[name] for name in named] == [0, 0, 1, 3]
     with open_writer(home) as writer:
         assert writer.delete("bare", "clip")
         assert not writer.delete("bare", "clip")

@@ -212,6 +212,34 @@ def test_one_chapter_is_none():
     assert [topic.title for topic in draft.topics] != ["All"]
 
 
+@pytest.mark.parametrize(
+    ("language", "told"),
+    [
+        (
+            "en",
+            ("1 topic, 1 word of speech, 21 frames.", "4:00: 1 word.", "1 adaptive ("),
+        ),
+        (
+            "es",
+            ("1 tema, 1 palabra hablada, 21 fotogramas.", "1 adaptativo (0 negros)"),
+        ),
+    ],
+)
+def test_one_of_a_thing_is_told_as_one(language, told):
+    draft, transcript, _ = drafted(segments_of("Tides.", "en"), "en", adaptive=(30.5,))
+    page = draft_text(draft, transcript, language=language).decode()
+    for text in told:
+        assert text in page
+
+
+def test_one_candidate_is_told_as_one():
+    text = "We see the tide.\nThe table costs $5.\nThank you for listening."
+    draft, _, _ = drafted(segments_of(text, "en"), "en")
+    assert len(draft.candidates) == 1
+    told = draft_analysis(draft).evidence_boundary.unverified
+    assert "1 sentence with prices, dates, versions or superlatives is a cand" in told
+
+
 def test_nothing_said_and_nothing_read_is_said():
     draft, transcript, frames = drafted((), None)
     analysis = assert_sound(draft, transcript, frames)

@@ -13,6 +13,7 @@ from typing import Any
 from rich.markup import escape
 
 from .core import timestamp_label
+from .text import counted
 from .views import cell, grid, register_view
 
 # %% ../nbs/42a_answer_views.ipynb #3fc9bf2a
@@ -40,7 +41,7 @@ def _extract(data: Mapping[str, Any]) -> Iterable[Any]:
     ]
     if refused:
         yield grid(refused, "refused", "why", "quote~")
-    yield f"{len(rows)} citations, {len(refused)} refused"
+    yield f"{counted(len(rows), 'citation')}, {len(refused)} refused"
     if data["uncited"]:
         yield f"no citation for: {cell(', '.join(data['uncited']), 2000)}"
 
@@ -58,8 +59,9 @@ def _items(data: Mapping[str, Any]) -> Iterable[Any]:
     if rows:
         yield grid(rows, "id", "length#", "source", "title~")
     left = data["total"] - len(rows)
-    said = f"{data['total']} video{'s' * (data['total'] != 1)}"
-    yield said + (f", {left} not shown (--limit)" if left else "")
+    yield counted(data["total"], "video") + (
+        f", {left} not shown (--limit)" if left else ""
+    )
 
 
 def _prompt(data: Mapping[str, Any]) -> Iterable[Any]:

@@ -10,7 +10,7 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from .fragments import canary_holds
 from .ingest import Models
 from .inventory import read_inventory
 from .publish import FOLDERS, damage, is_current, read_stamp
-from .text import Table, markdown_table
+from .text import Table, counted, markdown_table
 from .text_index import TextIndex
 from .vector_index import VectorIndex
 from .writing import take_lock
@@ -44,7 +44,7 @@ class Status:
     generation: int  # Changes it has seen
     library_digest: str  # Digest of what it says
     models: dict[str, str]  # Vector channel to fingerprint of its model
-    counts: dict[str, int]  # Rows by table
+    counts: dict[str, int]  # Rows by table, and videos without a package by themselves
     sources: tuple[dict[str, Any], ...]  # Name, root, packages and last run of each
     runs: tuple[dict[str, Any], ...]  # Last runs, newest first
 
@@ -74,12 +74,22 @@ def status(
             generation=catalog.generation,
             library_digest=catalog.library_digest(),
             models=catalog.models,
-            counts=catalog.counts(),
+            counts=_counts(catalog.counts(), found),
             sources=tuple(found),
             runs=tuple(catalog.runs(runs)),
         )
 
 # %% ../nbs/13b_doctor.ipynb #72bbc648
+def _counts(
+    tables: dict[str, int], sources: Sequence[Mapping[str, Any]]
+) -> dict[str, int]:
+    "Keep `bare`, a source that nobody made, out of sources and packages."
+    hidden = [row["packages"] for row in sources if row["root"] is None]
+    told = tables | {"sources": tables["sources"] - len(hidden)}
+    told["packages"] -= sum(hidden)
+    return told | {"bare_videos": sum(hidden)}
+
+
 _SOURCES = """
 SELECT s.name, s.root,
     (SELECT count(*) FROM packages p WHERE p.source = s.name) AS packages,
@@ -192,7 +202,8 @@ def _foreign_keys(home: Path) -> Iterator[Check]:
     with _read_only(home) as db:
         count = len(db.execute("PRAGMA foreign_key_check").fetchall())
     if count:
-        message = f"{count} rows have lost their parent; run `rebuild --confirm`."
+        lost = counted(count, "row has lost its parent", "rows have lost their parent")
+        message = f"{lost}; run `rebuild --confirm`."
         yield Check("sqlite_foreign_keys", "error", message)
     else:
         yield Check("sqlite_foreign_keys", "ok", "Every row has its parent.")
@@ -239,9 +250,8 @@ def _index(catalog: Catalog, name: str) -> Iterator[Check]:
         message = f"Index {name} is damaged: {problem}; run `rebuild --indexes`."
         yield Check(code, "error", message)
     else:
-        yield Check(
-            code, "ok", f"Index {name} holds {stamp.rows} rows, all as stamped."
-        )
+        held = counted(stamp.rows, "row")
+        yield Check(code, "ok", f"Index {name} holds {held}, all as stamped.")
 
 
 def _row_problem(catalog: Catalog, name: str, folder: Path) -> str | None:
@@ -251,7 +261,9 @@ def _row_problem(catalog: Catalog, name: str, folder: Path) -> str | None:
     else:
         with VectorIndex.open(folder) as index:
             have, want = len(index), len(catalog.vector_rows(name)[0])
-    return None if have == want else f"{have} rows, but {want} in the catalogue"
+    return (
+        None if have == want else f"{counted(have, 'row')}, but {want} in the catalogue"
+    )
 
 
 def _vectors(catalog: Catalog) -> Iterator[Check]:
@@ -271,7 +283,8 @@ def _sources(catalog: Catalog) -> Iterator[Check]:
         try:
             issues = len(read_inventory(source).issues)
             if issues:
-                level, message = "warning", f"has {issues} entries that are passed over"
+                over = counted(issues, "entry that is", "entries that are")
+                level, message = "warning", f"has {over} passed over"
             if not os.access(source.videos or "", os.R_OK | os.X_OK):
                 level, message = "error", "has a videos folder that cannot be read"
         except (OSError, Vid2ContextError) as error:

@@ -15,6 +15,7 @@ from .draft import Draft, DraftTopic
 from .draft_facts import Facts, shown_claim
 from .evidence import FrameEvidence, Row
 from .schema import need
+from .text import counted
 
 # %% ../nbs/08l_draft_analysis.ipynb #a4a0bbf4
 LENS = "General inventory of what the source says and shows"
@@ -32,7 +33,7 @@ def strengths(
     if facts.words:
         found.append(
             f"Speech covers {facts.speech_share * 100:.0f} % of the duration: "
-            f"{facts.words} words ({facts.provenance}, {facts.language})."
+            f"{counted(facts.words, 'word')} ({facts.provenance}, {facts.language})."
         )
     found.append(
         f"{facts.count('uniform')} uniform and {facts.count('adaptive')} adaptive "
@@ -60,7 +61,8 @@ def weaknesses(
         found.append(f"The transcript warns: {warnings}.")
     black = sum(frame.black for frame in facts.frames)
     if black:
-        found.append(f"{black} of {len(facts.frames)} frames are black.")
+        are = "is" if black == 1 else "are"
+        found.append(f"{black} of {counted(len(facts.frames), 'frame')} {are} black.")
     if not facts.readers:
         found.append("No program read the frames.")
     return [*found, "No person reviewed the frames."]
@@ -70,7 +72,8 @@ def boundary(
     draft: Draft,  # Rows and facts
 ) -> dict[str, str]:  # The four texts of `evidence_boundary`
     "Say what was looked at and what was not."
-    facts = draft.facts
+    facts, dated = draft.facts, len(draft.candidates)
+    look = "is a candidate" if dated == 1 else "are candidates"
     return {
         "transcript": (
             f"Words: {facts.provenance}, language {facts.language}; quotes are "
@@ -79,14 +82,14 @@ def boundary(
             else "There is no transcript."
         ),
         "frames": (
-            f"{len(facts.frames)} frames; {len(draft.sightings)} read by "
+            f"{counted(len(facts.frames), 'frame')}; {len(draft.sightings)} read by "
             f"{', '.join(facts.readers) or 'nobody'}; none was reviewed."
         ),
         "analyst_opinion": "None; this is an automatic draft.",
         "unverified": (
             "Nothing was compared with other sources. "
-            f"{len(draft.candidates)} sentences with prices, dates, versions or "
-            "superlatives are candidates for a closer look."
+            f"{counted(dated, 'sentence')} with prices, dates, versions or "
+            f"superlatives {look} for a closer look."
         ),
     }
 

@@ -22,8 +22,8 @@ PHRASES: dict[str, dict[str, str]] = {
         "recognised.",
         "unread_words": "- Words: none. The captions that were found could not be "
         "read, and no speech was recognised.",
-        "share": "- Speech covers {share} % of {duration}: {words} words.",
-        "frames": "- Frames: {uniform} uniform, {adaptive} adaptive ({black} black). "
+        "share": "- Speech covers {share} % of {duration}: {words}.",
+        "frames": "- Frames: {uniform} uniform, {adaptive} ({black}). "
         "Profile {profile}. Largest gap without an adaptive frame: {gap} s.",
         "lost": "- Undecodable pictures: {seconds} s in all, places: {places}, the "
         "first at {first}; coverage.json names each.",
@@ -46,7 +46,7 @@ PHRASES: dict[str, dict[str, str]] = {
         "shows": "{frame} at {when}, as read by {reader}:",
         "same": "The same in {frames}.",
         "near": "Nearest frame: {frame}; not reviewed.",
-        "bare": "The package has {uniform} uniform and {adaptive} adaptive frames; "
+        "bare": "The package has {uniform} uniform and {adaptive} frames; "
         "nothing described them. First: {first}. Last: {last}.",
         "demos": "What programs read in frames. No person has looked at them.",
         "no_demos": "No frame held text or a caption that a program could read.",
@@ -58,9 +58,16 @@ PHRASES: dict[str, dict[str, str]] = {
         "no_questions": "No sentence with a price, a date, a version or a superlative "
         "was found. Contradictions were not looked for.",
         "candidate": "At {when} ({kinds}):",
-        "more": "And {count} more sentences of these kinds in the transcript.",
-        "compact": "Automatic draft of {title}: {duration}, {topics} topics, {words} "
-        "words of speech, {frames} frames. Nothing was judged.",
+        "more": "And {sentences} of these kinds in the transcript.",
+        "compact": "Automatic draft of {title}: {duration}, {topics}, {words} of "
+        "speech, {frames}. Nothing was judged.",
+        "adaptive_frame": "adaptive|adaptive",
+        "black_frame": "black|black",
+        "topic": "topic|topics",
+        "word": "word|words",
+        "spoken_word": "word|words",
+        "frame": "frame|frames",
+        "more_sentence": "more sentence|more sentences",
         "price": "price",
         "date": "date",
         "version": "version",
@@ -81,9 +88,9 @@ PHRASES: dict[str, dict[str, str]] = {
         "habla.",
         "unread_words": "- Palabras: ninguna. Los subtítulos encontrados no se "
         "pudieron leer y no se reconoció habla.",
-        "share": "- El habla cubre el {share} % de {duration}: {words} palabras.",
-        "frames": "- Fotogramas: {uniform} uniformes, {adaptive} adaptativos ({black} "
-        "negros). Perfil {profile}. Mayor intervalo sin fotograma adaptativo: {gap} s.",
+        "share": "- El habla cubre el {share} % de {duration}: {words}.",
+        "frames": "- Fotogramas: {uniform} uniformes, {adaptive} ({black}). "
+        "Perfil {profile}. Mayor intervalo sin fotograma adaptativo: {gap} s.",
         "lost": "- Imágenes sin decodificar: {seconds} s en total, lugares: {places}, "
         "el primero en {first}; coverage.json los nombra todos.",
         "ends_early": "- El archivo termina antes de lo que dice su cabecera; falta el "
@@ -107,8 +114,8 @@ PHRASES: dict[str, dict[str, str]] = {
         "shows": "{frame} en {when}, según la lectura de {reader}:",
         "same": "Lo mismo en {frames}.",
         "near": "Fotograma más cercano: {frame}; sin revisar.",
-        "bare": "El paquete tiene {uniform} fotogramas uniformes y {adaptive} "
-        "adaptativos; nada los describe. Primero: {first}. Último: {last}.",
+        "bare": "El paquete tiene {uniform} fotogramas uniformes y {adaptive}; "
+        "nada los describe. Primero: {first}. Último: {last}.",
         "demos": "Lo que los programas leyeron en los fotogramas. Nadie los ha mirado.",
         "no_demos": "Ningún fotograma tenía texto o descripción que un programa "
         "pudiera leer.",
@@ -120,9 +127,16 @@ PHRASES: dict[str, dict[str, str]] = {
         "no_questions": "No se encontró ninguna frase con precio, fecha, versión o "
         "superlativo. No se buscaron contradicciones.",
         "candidate": "En {when} ({kinds}):",
-        "more": "Y {count} frases más de estos tipos en la transcripción.",
-        "compact": "Borrador automático de {title}: {duration}, {topics} temas, "
-        "{words} palabras habladas, {frames} fotogramas. No se ha valorado nada.",
+        "more": "Y {sentences} de estos tipos en la transcripción.",
+        "compact": "Borrador automático de {title}: {duration}, {topics}, {words}, "
+        "{frames}. No se ha valorado nada.",
+        "adaptive_frame": "adaptativo|adaptativos",
+        "black_frame": "negro|negros",
+        "topic": "tema|temas",
+        "word": "palabra|palabras",
+        "spoken_word": "palabra hablada|palabras habladas",
+        "frame": "fotograma|fotogramas",
+        "more_sentence": "frase más|frases más",
         "price": "precio",
         "date": "fecha",
         "version": "versión",

@@ -20,7 +20,7 @@ from .evidence import Row
 from .front_matter import write_front_matter
 from .marks import has_marks, neutral
 from .segments import Segment, Transcript, speech_blocks
-from .text import clean, fence, one_line
+from .text import clean, counted, fence, one_line
 
 # %% ../nbs/08n_draft_text.ipynb #f7876513
 def disarmed(
@@ -62,6 +62,10 @@ class _Page:
     def say(self, key: str, **values: object) -> str:
         return PHRASES[self.language][key].format(**values)
 
+    def many(self, count: int, key: str) -> str:
+        one, more = self.say(key).split("|")
+        return counted(count, one, more)
+
     def sections(self) -> list[str]:
         "Give the bodies under the twelve headings."
         facts = self.facts
@@ -69,9 +73,9 @@ class _Page:
             "compact",
             title=disarmed(facts.title),
             duration=facts.clock(facts.duration_s),
-            topics=len(self.draft.topics),
-            words=facts.words,
-            frames=len(facts.frames),
+            topics=self.many(len(self.draft.topics), "topic"),
+            words=self.many(facts.words, "spoken_word"),
+            frames=self.many(len(facts.frames), "frame"),
         )
         return [
             self.say("head"),
@@ -95,12 +99,13 @@ class _Page:
         frames = self.say(
             "frames",
             uniform=facts.count("uniform"),
-            adaptive=facts.count("adaptive"),
-            black=sum(frame.black for frame in facts.frames),
+            adaptive=self.many(facts.count("adaptive"), "adaptive_frame"),
+            black=self.many(sum(f.black for f in facts.frames), "black_frame"),
             profile=facts.profile,
             gap=f"{facts.largest_gap_s:g}",
         )
-        spoken = self.say("share", share=share, duration=duration, words=facts.words)
+        words = self.many(facts.words, "word")
+        spoken = self.say("share", share=share, duration=duration, words=words)
         return f"{spoken}\n{frames}" if facts.words else frames
 
     def limits(self) -> str:
@@ -196,8 +201,13 @@ class _Page:
                 yield self.say("same", frames=", ".join(also))
         if not groups:
             shown = [_path(frame.file) for frame in topic.rows[0].frames]
-            counts = {kind: self.facts.count(kind) for kind in ("uniform", "adaptive")}
-            yield self.say("bare", first=shown[0], last=shown[-1], **counts)
+            yield self.say(
+                "bare",
+                uniform=self.facts.count("uniform"),
+                adaptive=self.many(self.facts.count("adaptive"), "adaptive_frame"),
+                first=shown[0],
+                last=shown[-1],
+            )
 
     def demonstrations(self) -> str:
         read = [x for x in self.draft.sightings if x.is_described]
@@ -217,9 +227,10 @@ class _Page:
             lead = self.say("candidate", when=when, kinds=names)
             parts.append(quoted(lead, sentence.text))
         rest = len(found) - _MOST_CANDIDATES
-        return "\n\n".join(
-            [*parts, *([self.say("more", count=rest)] if rest > 0 else [])]
-        )
+        if rest > 0:
+            more = self.many(rest, "more_sentence")
+            parts.append(self.say("more", sentences=more))
+        return "\n\n".join(parts)
 
 # %% ../nbs/08n_draft_text.ipynb #66ba26a0
 def topic_heading(

@@ -21,7 +21,7 @@ from vid2context.markup import (
     picture,
     tag,
 )
-from .text import Table, one_line
+from .text import Table, counted, one_line
 from .text_index import query_terms
 
 # %% ../nbs/20j_frame_timeline.ipynb #40195453
@@ -127,7 +127,7 @@ def timeline(
         centre = x(value.frames[at].at_s)
         line: dict[str, Any] = {"x1": centre, "x2": centre, "y1": 2, "y2": height - 14}
         parts += [tag("line", stroke="#d9822b", stroke_width=2, **line)]
-    told = f"Timeline of {value.title}: {len(value.frames)} frames"
+    told = f"Timeline of {value.title}: {counted(len(value.frames), 'frame')}"
     box = f"0 0 960 {height}"
     return tag("svg", *parts, viewBox=box, width="100%", role="img", aria_label=told)
 
@@ -214,7 +214,8 @@ def inspection_card(
     "Show an inspection where nothing can be clicked."
     best = value.best()
     shown = [i for i, f in enumerate(value.frames) if f.jpeg] or storyboard(value, 12)
-    asked = f"“{value.query}”" if value.query else f"{len(value.frames)} frames"
+    frames = counted(len(value.frames), "frame")
+    asked = f"“{value.query}”" if value.query else frames
     return panel(
         tag("div", tag("strong", value.title), tag("span", asked), kind="head"),
         timeline(value, at=best),

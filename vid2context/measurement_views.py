@@ -9,12 +9,14 @@ __all__ = []
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from .text import counted
 from .views import cell, grid, register_view
 
 # %% ../nbs/42a_measurement_views.ipynb #83f29133
 def _evaluate(data: Mapping[str, Any]) -> Iterable[Any]:
     asked, mark = data["golden"], data["golden"]["sha256"][:12]
-    yield f"[bold]{cell(asked['name'])}[/]  {asked['queries']} queries, {mark}"
+    size = counted(asked["queries"], "query", "queries")
+    yield f"[bold]{cell(asked['name'])}[/]  {size}, {mark}"
     for note in asked["notes"]:
         yield f"note: {cell(note)}"
     rows = [(m["measure"], _mean(m), m["n"]) for m in data["measures"]]

@@ -24,7 +24,7 @@ from vid2context.markup import (
     picture,
     tag,
 )
-from .text import Table, one_line
+from .text import Table, counted, one_line
 from .text_index import query_terms
 
 # %% ../nbs/20l_rank_changes.ipynb #50eda9f1
@@ -124,7 +124,8 @@ def rank_changes(
     order = sorted(value.moments, key=lambda m: (m.rank == chosen, -m.rank))
     parts += [_way(moment, at, moment.rank == chosen) for moment in order]
     box = f"0 0 960 {_y(DEEPEST) + 16:.0f}"
-    told = f"Ranks of {len(value.moments)} moments in {len(names)} lists and fused"
+    moments, lists = counted(len(value.moments), "moment"), counted(len(names), "list")
+    told = f"Ranks of {moments} in {lists} and fused"
     return tag("svg", *parts, viewBox=box, width="100%", role="img", aria_label=told)
 
 # %% ../nbs/20l_rank_changes.ipynb #a9c2ce1e

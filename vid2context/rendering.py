@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from .bundle import Block, Bundle, SourceFacts, Time
 from .core import format_time
 from .fragments import estimate_tokens
-from .text import break_citations, escape_markdown, fence, one_line
+from .text import break_citations, counted, escape_markdown, fence, one_line
 
 # %% ../nbs/16b_rendering.ipynb #957135b4
 def plain(
@@ -185,8 +185,9 @@ def _coverage(bundle: Bundle) -> str:
     types = ", ".join(f"{n} {plain(k)}" for k, n in found.units_by_type.items())
     return _bullets(
         [
-            f"Selected: {metrics.units_selected} of {metrics.candidates_fused} units "
-            f"found, from {metrics.sources_used} packages",
+            f"Selected: {metrics.units_selected} of "
+            f"{counted(metrics.candidates_fused, 'unit')} found, from "
+            f"{counted(metrics.sources_used, 'package')}",
             *([f"Kinds: {types}"] if types else []),
             f"Left out for the budget: {found.omitted_for_budget}",
             f"Left out as repetitions: {found.dropped_duplicates}",

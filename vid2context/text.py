@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['clean', 'one_line', 'slugify', 'escape_markdown', 'fence', 'break_citations', 'markdown_table', 'Table',
-           'fence_untrusted', 'parse_untrusted', 'timestamp_url']
+           'fence_untrusted', 'parse_untrusted', 'timestamp_url', 'counted']
 
 # %% ../nbs/00a_text.ipynb #c3b4fe33
 import math
@@ -250,3 +250,12 @@ def _with_query(parts: Any, key: str, value: str) -> Any:
 
 def _safe_url(url: str) -> str:
     return quote(url, safe="%/:=&?~#+!$,;'@*[]-._")
+
+# %% ../nbs/00a_text.ipynb #99a185de
+def counted(
+    count: int,  # How many
+    one: str,  # The noun, as `frame` or `frame of speech`
+    many: str | None = None,  # The same for other numbers; None: with an `s`
+) -> str:  # As `1 frame` or `0 frames`
+    "Write a number with its noun."
+    return f"{count} {one if count == 1 else many or f'{one}s'}"

@@ -17,7 +17,7 @@ from rich.table import Table as Grid
 
 from .core import Vid2ContextError, timestamp_label
 from .requests import Receipt
-from .text import one_line
+from .text import counted, one_line
 
 # %% ../nbs/42_views.ipynb #bf2c14e6
 def cell(
@@ -30,32 +30,36 @@ def cell(
 
 def grid(
     rows: Iterable[Sequence[Any]],  # Untrusted cells
-    *columns: str,  # `name#` = numbers, right; `name~` = prose that folds
+    *columns: str,  # `name#`: numbers, right; `name~`: folds; `name…`: is cut first
 ) -> Grid:  # To print
     "Lay rows out under their columns."
-    titled = any(name.rstrip("#~") for name in columns)
+    titled = any(name.rstrip("#~…") for name in columns)
     made = Grid(box=None, pad_edge=False, header_style="bold", show_header=titled)
     for name in columns:
         prose = name.endswith("~")
         made.add_column(
-            name.rstrip("#~"),
+            name.rstrip("#~…"),
             justify="right" if name.endswith("#") else "left",
             overflow="fold" if prose else "ellipsis",
-            no_wrap=not prose,
+            no_wrap=name[-1:] not in ("~", "…"),
         )
     for row in rows:
         made.add_row(*(cell(value) for value in row))
     return made
 
 
-def _counts(values: Mapping[str, Any]) -> str:
-    return ", ".join(
-        f"{value} {name.replace('_', ' ')}" for name, value in values.items()
-    )
+def _counts(values: Mapping[str, int]) -> str:
+    "List counts under their keys, as `packages_seen` or `failed`."
+    told = []
+    for key, value in values.items():
+        noun, *more = key.split("_")
+        one = " ".join([noun.removesuffix("s"), *more])
+        told.append(counted(value, one, key.replace("_", " ")))
+    return ", ".join(told)
 
 
 def _tally(values: Mapping[str, int]) -> str:
-    named = [f"{n} {name}{'s' * (n != 1)}" for name, n in values.items() if n]
+    named = [counted(n, name) for name, n in values.items() if n]
     return ", ".join(named) or "no findings"
 
 # %% ../nbs/42_views.ipynb #09fb3ef1
@@ -63,7 +67,7 @@ def _pack(data: Mapping[str, Any]) -> Iterable[Any]:
     done = [i for i in data["items"] if i["status"] != "failed"]
     if done:
         rows = [(i["status"], i["slug"], i["result"]) for i in done]
-        yield grid(rows, "status", "package", "result")
+        yield grid(rows, "status", "package…", "result")
     for one in data["items"]:
         if one["status"] == "failed":
             why = f"{cell(one['message'], 1000)} ({one['code']})"
@@ -99,7 +103,10 @@ def _ledger(data: Mapping[str, Any]) -> Iterable[Any]:
         for r in data["live"]
     ]
     yield grid(rows, "row", "class", "claim~", "rests on~", "by")
-    yield f"{len(rows)} of {data['rows']} rows stand, head {data['head_sha256'][:12]}"
+    stand = (
+        f"{len(rows)} of {counted(data['rows'], 'row')} stand{'s' * (len(rows) == 1)}"
+    )
+    yield f"{stand}, head {data['head_sha256'][:12]}"
 
 
 def _ground(row: Mapping[str, Any]) -> str:
@@ -212,7 +219,8 @@ def _retrieve(data: Mapping[str, Any]) -> Iterable[Any]:
         for u in data["units"]
     ]
     yield grid(rows, "cite", "video~", "time", "where~", "tokens#")
-    yield f"{data['estimated_tokens']} tokens from {data['sources_used']} packages"
+    size = counted(data["estimated_tokens"], "token")
+    yield f"{size} from {counted(data['sources_used'], 'package')}"
     yield from _relevance(data)
     yield f"context: {cell(data['context_path'])}"
     yield f"result:  {cell(data['result_path'])}"
@@ -239,13 +247,23 @@ def _rounded(value: float | None) -> str:
 
 
 def _check(data: Mapping[str, Any]) -> Iterable[Any]:
-    whole = f"{data['citations']} citations, {data['sources']} packages"
+    parts = {"citation": data["citations"], "package": data["sources"]}
+    whole = ", ".join(counted(n, name) for name, n in parts.items())
     yield f"[bold]{data['result']}[/]  {whole}"
     rows = [(f["code"], f.get("citation_id"), f["message"]) for f in data["findings"]]
     if rows:
         yield grid(rows, "finding", "cite", "message~")
-    if data.get("answer"):
-        yield f"answer: {_counts(data['answer'])}"
+    if told := data.get("answer"):
+        yield f"answer: {_cited(told)}"
+
+
+def _cited(told: Mapping[str, int]) -> str:
+    "Say how much of an answer is cited."
+    if not told["cited"]:
+        return f"[bold]0 citations[/] in {counted(told['sentences'], 'sentence')}"
+    cites = f"cites {counted(told['cited'], 'block')}"
+    bare = f"{told['sentences_without_citation']} without a citation"
+    return f"{cites} in {counted(told['sentences'], 'sentence')}, {bare}"
 
 
 def _verify(data: Mapping[str, Any]) -> Iterable[Any]:
@@ -307,11 +325,18 @@ def _why(claim: Mapping[str, Any]) -> str | None:
 
 
 def _status(data: Mapping[str, Any]) -> Iterable[Any]:
-    yield _counts(data["counts"])
-    yield f"generation {data['generation']}, library {data['library_id']}"
-    yield from _sources(data)
-    models = [(name, mark[:16]) for name, mark in sorted(data["models"].items())]
-    yield grid(models, "vectors", "model")
+    counts = dict(data["counts"])
+    bare = counts.pop("bare_videos")
+    yield _counts(counts)
+    if bare:
+        yield f"{counted(bare, 'video')} indexed without a package"
+    yield f"generation {data['generation']}, library {data['library_id'][:12]}"
+    named = [one for one in data["sources"] if one["path"]]
+    if named:
+        yield from _sources({"sources": named})
+    models = [(name, mark[:12]) for name, mark in sorted(data["models"].items())]
+    if models:
+        yield grid(models, "vectors", "model")
 
 
 def _doctor(data: Mapping[str, Any]) -> Iterable[Any]:

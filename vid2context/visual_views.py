@@ -6,11 +6,12 @@
 __all__ = []
 
 # %% ../nbs/42a_visual_views.ipynb #0b5221a0
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .core import timestamp_label
-from .text import one_line
+from .text import counted, one_line
 from .views import cell, grid, register_view
 
 # %% ../nbs/42a_visual_views.ipynb #c1a43439
@@ -61,11 +62,14 @@ def _stats(data: Mapping[str, Any]) -> Iterable[Any]:
         ("image vectors", _sized(stats["vectors"], stats["embeddings_dim"])),
         ("thumbnails", stats["thumbs"]),
         ("bytes", ", ".join(f"{name} {size:,}" for name, size in files.items())),
-        ("models", ", ".join(stats["providers"])),
+        ("models", _DIGEST.sub(r"\1", ", ".join(stats["providers"]))),
     ]
     yield grid(rows, "", "~")
     for channel in stats["stale_channels"]:
         yield f"stale: {channel}; `reindex --channel {channel}` makes it anew"
+
+
+_DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 
 
 def _sized(count: int, dim: int | None) -> str:
@@ -82,11 +86,11 @@ def _removed(data: Mapping[str, Any]) -> Iterable[Any]:
 
 
 def _triples(data: Mapping[str, Any]) -> Iterable[Any]:
-    yield f"{data['triples']} triples in {cell(data['path'], 1000)}"
+    yield f"{counted(data['triples'], 'triple')} in {cell(data['path'], 1000)}"
     if left := data["left_out"]:
+        basic = counted(left, "basic caption was", "basic captions were")
         yield (
-            f"Only captions by a model are exported; {left} basic "
-            f"caption{'s were' if left > 1 else ' was'} left "
+            f"Only captions by a model are exported; {basic} left "
             "out. `reindex --channel caption --captioner NAME` makes captions."
         )
 
@@ -96,8 +100,9 @@ def _made(captions: Mapping[str, int]) -> str:
 
 
 def _size(stats: Mapping[str, Any]) -> str:
-    videos, frames = stats["videos_indexed"], stats["frames_total"]
-    return f"{videos} bare videos, {frames} frames, {stats['storage_mb']:.2f} MB in all"
+    videos = counted(stats["videos_indexed"], "bare video")
+    frames = counted(stats["frames_total"], "frame")
+    return f"{videos}, {frames}, {stats['storage_mb']:.2f} MB in all"
 
 
 def _search(data: Mapping[str, Any]) -> Iterable[Any]:
