@@ -243,7 +243,7 @@ def test_a_video_without_a_package_is_found_by_word_and_by_picture(tmp_path):
         assert catalog.count_without_language(Filters(languages=("en",))) == 1
     told = status(home).counts
     named = ("sources", "packages", "bare_videos", "frames")
-    assert [told[name] for name in named] == [0, 0, 1, 3]
+    assert [told[name] for name in named] == [0, 0, 1, 2]
     with open_writer(home) as writer:
         assert writer.delete("bare", "clip")
         assert not writer.delete("bare", "clip")

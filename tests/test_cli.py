@@ -245,6 +245,26 @@ def test_hostile_captions_reach_neither_terminal_nor_outline(library: Path) -> N
     assert (code, receipt["result"]) == (0, "PASS")
 
 
+def test_an_answer_that_cites_nothing_fails_when_citations_are_required(
+    library: Path,
+) -> None:
+    desk = library.parent
+    _, receipt = told("retrieve", "crane tonnes", "--out", "cited", cwd=desk)
+    bundle = Path(receipt["context_path"]).parent
+    (desk / "bare.md").write_text("Cranes lift nine tonnes.\n")
+    (desk / "cited.md").write_text("Cranes lift nine tonnes [S01].\n")
+    plain = ("check", bundle, "--answer", "bare.md")
+    code, out, _ = run(*plain, cwd=desk)
+    assert (code, out.splitlines()[-1]) == (0, "answer: 0 citations in 1 sentence")
+    strict = "--require-citations"
+    code, receipt = told(*plain, strict, cwd=desk)
+    assert (code, receipt["status"], receipt["result"]) == (1, "failed", "FAIL")
+    assert [one["code"] for one in receipt["findings"]] == ["no_citation"]
+    assert told("check", bundle, "--answer", "cited.md", strict, cwd=desk)[0] == 0
+    code, receipt = told("check", bundle, strict, cwd=desk)
+    assert (code, receipt["error"]["code"]) == (2, "invalid_arguments")
+
+
 def test_the_list_of_items_has_the_ids(library: Path) -> None:
     desk = library.parent
     code, receipt = told("items", cwd=desk)

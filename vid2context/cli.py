@@ -131,12 +131,17 @@ def _check(
     answer: Annotated[
         Path | None, option("Text written from the bundle, to check.")
     ] = None,
+    require_citations: Annotated[
+        bool, option("With --answer: fail if it cites nothing.", "--require-citations")
+    ] = False,
 ) -> Receipt:
     """Check that every citation of a bundle leads to its text.
 
     Example: vid2context check bundles/1f0c9a66b1d2e3f4 --answer answer.md
     """
-    return service.check(bundle, sources=sources, answer=answer)
+    return service.check(
+        bundle, sources=sources, answer=answer, require_citations=require_citations
+    )
 
 
 @command("verify")

@@ -215,18 +215,25 @@ class Service(
         *,
         sources: bool = False,  # Digest the cited documents again
         answer: Path | None = None,  # Text written from the bundle
+        require_citations: bool = False,  # True: an answer that cites nothing fails
     ) -> Receipt:  # Keys `result`, `findings`, `citations`, `sources`, `answer`
         "Check a bundle and what was written from it."
+        if require_citations and not answer:
+            message = "--require-citations needs the text: add --answer FILE."
+            raise UsageError("invalid_arguments", message, field="require_citations")
         if not bundle.is_dir():
             message = f"{bundle} is no folder; name the bundle that retrieve wrote."
             raise UsageError("bundle_not_found", message, field="bundle")
         text = read_text(answer, "answer") if answer else None
         found = self.library.check(bundle, sources=sources, answer=text)
-        content, findings, told = found.bundle, found.findings, found.answer
+        content, told = found.bundle, found.answer
+        findings = [asdict(one) for one in found.findings]
+        if require_citations and told and not told.citations:
+            findings.append(_UNCITED)
         data = {
             "request_id": content.request_id,
             "result": "FAIL" if findings else "PASS",
-            "findings": [asdict(one) for one in findings],
+            "findings": findings,
             "citations": len(content.units),
             "sources": len(content.sources),
             "answer": told
@@ -289,6 +296,13 @@ def _sources(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         for row in rows
         if row["packages"] or row["root"]
     ]
+
+
+_UNCITED = {
+    "code": "no_citation",
+    "message": "The answer cites no block of the bundle.",
+    "citation_id": None,
+}
 
 
 def _cited(unit: Mapping[str, Any]) -> dict[str, Any]:
