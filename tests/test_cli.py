@@ -155,7 +155,9 @@ def test_people_get_a_line_for_each_failure(
 ) -> None:
     words = ("pack", "videos/empty.mp4", "videos/sound.mp4", "--collection", "none")
     code, out, err = run(*words, "--settings", "quick.ini", cwd=desk)
-    assert (code, err) == (1, "")
+    pattern = r"failed  empty\.mp4  [\d.]+ s\nfailed  sound\.mp4  [\d.]+ s\n"
+    assert code == 1
+    assert re.fullmatch(pattern, err)
     lines = out.splitlines()
     assert lines[0] == (
         "failed  videos/empty.mp4: 'empty.mp4' has no bytes. (media.empty)"
@@ -360,6 +362,65 @@ def test_a_killed_pack_leaves_no_package_and_goes_on(desk: Path) -> None:
     assert (code, receipt["items"][0]["status"]) == (0, "packed")
     assert not list(stage.iterdir())
     assert told("validate", "killed", "--verify", cwd=desk)[0] == 0
+
+
+def test_what_another_killed_pack_left_is_told_and_cleared_away(desk: Path) -> None:
+    pack = ("pack", "--collection", "left", "--settings", "quick.ini")
+    assert told(*pack, "videos/a/talk.mp4", cwd=desk)[0] == 0
+    assert told("sync", "left", "--home", "left-library", cwd=desk)[0] == 0
+    staging = desk / "left" / ".staging"
+    process = start(*pack, "videos/b/talk.mp4", "--label", "other", cwd=desk)
+    while process.poll() is None and not list(staging.glob("get-*/source/video.mp4")):
+        time.sleep(0.01)
+    doctor = ("doctor", "--home", "left-library")
+    os.killpg(process.pid, signal.SIGSTOP)
+    checks = [one["code"] for one in told(*doctor, cwd=desk)[1]["checks"]]
+    assert "half_packed" not in checks  # Somebody works on it
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert list(staging.glob("get-*"))
+    code, receipt = told(*doctor, cwd=desk)
+    found = [one for one in receipt["checks"] if one["code"] == "half_packed"]
+    assert (code, [one["status"] for one in found]) == (0, ["warning"])
+    assert "1 video half packed in 'left'" in found[0]["message"]
+    code, out, _ = run(*pack, "videos/a/talk.mp4", cwd=desk)
+    assert code == 0
+    assert "cleared away: 1 video that a killed run left half packed\n" in out
+    assert not list(staging.iterdir())
+    checks = [one["code"] for one in told(*doctor, cwd=desk)[1]["checks"]]
+    assert "half_packed" not in checks
+
+
+def test_the_same_bytes_under_another_name_are_told_where_they_are(desk: Path) -> None:
+    twin = desk / "twin"
+    twin.mkdir()
+    shutil.copy(desk / "videos/a/talk.mp4", twin / "keynote.mp4")
+    pack = ("pack", "--collection", "twins", "--settings", "quick.ini")
+    assert told(*pack, "videos/a/talk.mp4", cwd=desk)[0] == 0
+    code, receipt = told(*pack, "twin/keynote.mp4", cwd=desk)
+    assert (code, receipt["error"]["code"]) == (2, "already_packed")
+    said = "The same video is packed already, as talk from talk.mp4, with other"
+    assert said in receipt["error"]["message"]
+    shutil.copy(desk / "videos/a/talk.en.vtt", twin / "keynote.en.vtt")
+    code, receipt = told(*pack, "twin/keynote.mp4", cwd=desk)
+    named = {k: receipt["items"][0][k] for k in ("status", "slug")}
+    assert (code, named) == (0, {"status": "unchanged", "slug": "talk"})
+
+
+def test_without_a_terminal_each_video_gets_a_line(desk: Path) -> None:
+    shutil.copytree(desk / "videos" / "a", desk / "two" / "a")
+    (desk / "two" / "notes.mp4").write_text("no video at all\n" * 40)
+    ini = ("--settings", "quick.ini")
+    packed = run("pack", "two", "--collection", "lines", *ini, cwd=desk)
+    synced = run("sync", "lines", "--home", "lines-library", cwd=desk)
+    again = run("sync", "lines", "--home", "lines-library", cwd=desk)
+    indexed = run("index", "two", "--home", "bare-library", *ini, cwd=desk)
+    lines = [re.sub(r"\d+\.\d s", "N s", one[2]) for one in (packed, synced, again)]
+    assert lines[0] == "packed  talk.mp4  N s\nfailed  notes.mp4  N s\n"
+    assert lines[1:] == ["indexed  talk  N s\n", ""]
+    pattern = r"indexed  talk\.mp4  \d+\.\d s\nfailed  notes\.mp4  \d+\.\d s\n"
+    assert re.fullmatch(pattern, indexed[2])
+    assert " s\n" not in packed[1]
 
 
 def test_a_reader_that_goes_away_costs_no_traceback(library: Path) -> None:

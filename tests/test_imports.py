@@ -84,6 +84,7 @@ def test_core_stands_alone_and_faces_know_only_the_service():
             "requests",
             "core",
             "faults",
+            "progress",
             "text",
         }
 

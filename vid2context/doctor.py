@@ -19,6 +19,7 @@ import numpy as np
 
 from .canary import image_canary, text_canary
 from .catalog import Catalog
+from .collection import leftovers
 from .core import Vid2ContextError
 from .database import STEPS, read_library_id
 from .folding import ANALYZER
@@ -290,6 +291,12 @@ def _sources(catalog: Catalog) -> Iterator[Check]:
         except (OSError, Vid2ContextError) as error:
             level, message = "error", f"cannot be read: {str(error).rstrip('.')}"
         yield Check("source_readable", level, f"Source {source.name!r} {message}.")
+        if left := leftovers(Path(source.root)):
+            message = (
+                f"Killed runs left {counted(len(left), 'video')} half packed in "
+                f"{source.name!r}; the same `pack` goes on, any other clears them away."
+            )
+            yield Check("half_packed", "warning", message)
 
 # %% ../nbs/13b_doctor.ipynb #0ab0de8d
 def _stale_run(catalog: Catalog, stale_s: float) -> Iterator[Check]:

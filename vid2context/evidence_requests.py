@@ -52,7 +52,7 @@ class EvidenceRequests:
         cookies: Path | None = None,  # Cookies file of this call
         force: bool = False,  # Pack again with other options
         discard_review: bool = False,  # Give up work by hand
-    ) -> Receipt:  # Keys `collection`, `items`, `counts`, `playlists`
+    ) -> Receipt:  # Keys `collection`, `items`, `counts`, `playlists`, `cleared`
         "Turn videos into packages."
         wish = PackWish(
             profile=profile or self.settings.pack.profile,
@@ -76,6 +76,7 @@ class EvidenceRequests:
             "items": [asdict(item) for item in report.items],
             "counts": counts,
             "playlists": list(report.playlists),
+            "cleared": report.cleared,
         }
         return Receipt("pack", status, None, data, int(failed > 0))
 

@@ -6,6 +6,7 @@
 __all__ = ['Channels', 'open_channels', 'IndexReport', 'IndexRun', 'stoppable']
 
 # %% ../nbs/20b_index_runs.ipynb #805abfed
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from .indexes import SearchWarning, stale_warning
 from .ingest import Models, store_probes, use_models
 from .options import Settings
 from .patience import Fault
+from .progress import tell_done
 from .publish import publish
 from .records import Issue
 from .seeing import PatientEmbedder
@@ -176,6 +178,12 @@ class IndexRun:
             use_models(self.writer, replace(self.models, embedder=None), batch=batch)
 
     def _take(self, path: Path, wish: IndexWish) -> VideoReport:
+        began_s = time.monotonic()
+        report = self._intake(path, wish)
+        tell_done(report.status, path.name, since_s=began_s)
+        return report
+
+    def _intake(self, path: Path, wish: IndexWish) -> VideoReport:
         try:
             report = self.intake.take(path, wish=wish, progress=self.progress)
         except Exception as error:

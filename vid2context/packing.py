@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from tqdm.auto import tqdm
 
 from .addresses import Door
 from .building import PackWish, Perception, build_package
-from .collection import install_package, slug_taken
+from .collection import install_package, leftovers, slug_taken
 from vid2context.core import (
     UsageError,
     Vid2ContextError,
@@ -33,9 +34,10 @@ from .local_files import sidecars
 from .manifest import Manifest, ManifestEntry, read_manifest, same_form
 from .options import Settings
 from .package import manifest_entry
+from .progress import tell_done
 from .schema import read_json
 from .sources import Source, expand, is_link
-from .text import markdown_table, one_line, slugify
+from .text import counted, markdown_table, one_line, slugify
 from .validation import Report, write_validation
 
 # %% ../nbs/20a_packing.ipynb #f6156040
@@ -60,6 +62,7 @@ class PackReport:
     collection: Path  # Root of the collection
     items: tuple[PackItem, ...]  # In the order in which they were taken
     playlists: tuple[str, ...] = ()  # Ids of the playlists among the links
+    cleared: int = 0  # Videos that killed runs had left half packed
 
     @property
     def counts(self) -> dict[str, int]:
@@ -100,7 +103,7 @@ def hand_work(
     if ledger.is_file():
         rows, _ = read_rows(ledger.read_bytes())
         count = sum(row.made_by.kind != "code" for row in rows)
-        lost += [f"{count} ledger rows"] if count else []
+        lost += [counted(count, "ledger row")] if count else []
     review = package / "evidence" / "review.json"
     if review.is_file():
         lost.append(f"the review in {review.name}")
@@ -159,6 +162,13 @@ class Packer:
                 self.collection.rmdir()
         return PackReport(self.collection, tuple(items))
 
+    def clear(self) -> int:  # How many there were
+        "Remove what killed runs left of videos that nobody packs any more."
+        left = leftovers(self.collection)
+        for stage in left:
+            _clear(stage)
+        return len(left)
+
     def _check(self, refs: Sequence[str], wish: PackWish) -> None:
         if not refs or not all(ref.strip() for ref in refs):
             message = "A source is empty; name a video, a folder or a link."
@@ -185,10 +195,14 @@ class Packer:
         wish: PackWish,  # What was asked for
     ) -> PackItem:  # Whatever happens; `failed` has a code and a message
         "Pack one video."
+        began_s = time.monotonic()
         try:
-            return self._pack(ref, wish)
+            item = self._pack(ref, wish)
         except Exception as error:
-            return _failed(ref, explained(error))
+            item = _failed(ref, explained(error))
+        if item.code != "is_playlist":
+            tell_done(item.status, ref.rpartition("/")[2] or ref, since_s=began_s)
+        return item
 
     def _pack(self, ref: str, wish: PackWish) -> PackItem:
         known = self._known(ref, wish)
@@ -221,7 +235,7 @@ class Packer:
                 shutil.rmtree(target, ignore_errors=True)
                 raise
         warned = report.counts["warning"]
-        result = f"PASS, {warned} warning{'s' * (warned != 1)}" if warned else "PASS"
+        result = f"PASS, {counted(warned, 'warning')}" if warned else "PASS"
         unread = _unread(self.collection / "videos" / slug)
         return PackItem(ref, "packed", source.video_id, slug, result, unread=unread)
 
@@ -240,11 +254,7 @@ class Packer:
         if same and (is_link(ref) or _same_captions(ref, receipt)):
             return PackItem(ref, "unchanged", entry.video_id, entry.slug)
         if not wish.force:
-            message = (
-                f"{entry.slug} was packed with other options or captions; "
-                "add --force to pack it again."
-            )
-            raise UsageError("already_packed", message)
+            raise UsageError("already_packed", _other(ref, entry.slug, receipt))
         lost = hand_work(self.collection / "videos" / entry.slug)
         if lost and not wish.discard_review:
             message = (
@@ -308,6 +318,17 @@ def _settled(stage: Path) -> Iterator[None]:
     except Exception:
         shutil.rmtree(stage, ignore_errors=True)
         raise
+
+
+def _other(ref: str, slug: str, receipt: Mapping[str, Any]) -> str:
+    "Say what a video was packed as, and from which file if it was another one."
+    first = str(receipt.get("ref"))
+    if is_link(ref) or one_line(Path(ref).name) == first:
+        how = f"{slug} was packed with other options or captions"
+    else:
+        how = f"The same video is packed already, as {slug} from {first}, with other "
+        how += "options or captions"
+    return f"{how}; add --force to pack it again."
 
 
 def _failed(ref: str, error: Vid2ContextError) -> PackItem:

@@ -66,7 +66,10 @@ def pack_all(
         else:
             items += _pack_playlist(packer, listed, wish)
             playlists.append(listed.id)
-    return replace(report, items=tuple(items), playlists=tuple(playlists))
+    cleared = packer.clear()
+    return replace(
+        report, items=tuple(items), playlists=tuple(playlists), cleared=cleared
+    )
 
 # %% ../nbs/20f_playlist_packing.ipynb #8f08539b
 def _list(packer: Packer, item: PackItem, wish: PackWish) -> Playlist | PackItem:

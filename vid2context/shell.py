@@ -21,6 +21,7 @@ import typer
 from . import __version__
 from .core import UsageError, Vid2ContextError
 from .faults import explained
+from .progress import plain_lines
 from .requests import Receipt, failure
 from .service import Service
 from .views import show, show_failure
@@ -36,7 +37,9 @@ def _run(
         with contextlib.closing(Service(home, settings_file=settings)) as service:
             for notice in service.notices:
                 print(f"note: {notice}", file=sys.stderr)
-            receipt = call(service)
+            quiet = as_json or sys.stderr.isatty()
+            with contextlib.nullcontext() if quiet else plain_lines(sys.stderr):
+                receipt = call(service)
     except Exception as error:
         raise typer.Exit(_fail(command, explained(error), as_json)) from None
     except KeyboardInterrupt:

@@ -6,6 +6,7 @@
 __all__ = ['SourceResult', 'SyncReport', 'add_source', 'remove_source', 'sync']
 
 # %% ../nbs/13_sync.ipynb #824c3ac1
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -26,6 +27,7 @@ from vid2context.ingest import (
 from .inventory import Inventory, find_source, read_inventory, same_slug
 from .manifest import ManifestEntry
 from .options import Settings
+from .progress import tell_done
 from .publish import publish
 from .records import Issue, Source
 from .snapshots import PackageError, package_folder, take_snapshot
@@ -204,14 +206,17 @@ def _sync_entries(
     bar = tqdm(inventory.entries, f"sync {source.name}", unit="package", disable=None)
     for place, entry in enumerate(bar):
         tally.seen += 1
+        began_s = time.monotonic()
         try:
             if _sync_entry(work, source, entry):
                 tally.indexed += 1
+                tell_done("indexed", entry.slug, since_s=began_s)
             else:
                 tally.unchanged += 1
         except PackageError as error:
             tally.failed += 1
             tally.issues.append(error.issue(entry.video_id, place))
+            tell_done("failed", entry.slug, since_s=began_s)
     seen = {entry.video_id for entry in inventory.entries} | inventory.kept_ids
     for row in work.catalog.packages(source.name) if inventory.may_delete else ():
         if row.video_id not in seen and same_slug(row.slug) not in inventory.kept_slugs:

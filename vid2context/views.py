@@ -75,6 +75,9 @@ def _pack(data: Mapping[str, Any]) -> Iterable[Any]:
         for why in one.get("unread", ()):
             yield f"[bold]captions not read[/]  {cell(one['slug'])}: {cell(why, 400)}"
     yield f"{_counts(data['counts'])} · collection {cell(data['collection'])}"
+    if left := data["cleared"]:
+        half = counted(left, "video")
+        yield f"cleared away: {half} that a killed run left half packed"
     for name in data["playlists"]:
         yield f"list: playlists/{cell(name)}.json"
 
