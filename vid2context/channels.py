@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from .background import Background, measure
+from .background import Background, lifts, measure
 from .indexes import Indexes
 from .lists import LISTS, family_of
 from .queries import Recent, Scope
@@ -137,6 +137,19 @@ class Channels:
             return None
         index = self.indexes.vectors[stored]
         return measure(index, probes, keep=self._mask(channel, "", scope))
+
+    def lift(
+        self,
+        channel: str,  # `dense` or `visual`
+        vector: np.ndarray,  # (d,) float32, unit length
+        common: np.ndarray,  # (d,) float64, mean of the embedded probes
+        *,
+        scope: Scope,  # Units that may answer
+    ) -> float | None:  # None without rows in scope
+        "Say how much better the best row fits this question than any question."
+        index, keep = self._part(channel, ""), self._mask(channel, "", scope)
+        found = lifts(index, vector[None], common, keep=keep)
+        return float(found[0]) if found.size else None
 
     def _part(self, channel: str, family: str) -> VectorIndex:
         "Give the rows of a family as an index; the whole for no family."

@@ -8,6 +8,8 @@ __all__ = ['MAX_SCOPES', 'MAX_UNITS', 'Engine']
 # %% ../nbs/14i_engine.ipynb #3e540464
 from collections.abc import Iterable
 
+import numpy as np
+
 from .background import Background
 from .catalog import Catalog
 from .channels import VECTORS, Channels
@@ -38,6 +40,7 @@ class Engine:
         self.settings = settings
         self.channels = Channels(indexes)
         self._backgrounds = Recent[Background | None](MAX_SCOPES)
+        self._common = Recent[np.ndarray | None](MAX_SCOPES)
         self._scopes = Recent[Scope](MAX_SCOPES)
         self._units = Kept[Unit](MAX_UNITS)
         self._frames = Kept[FrameRow](MAX_UNITS)
@@ -104,6 +107,32 @@ class Engine:
             return self.channels.background(channel, scope=scope, probes=probes)
 
         return self._backgrounds.get((channel, scope.units), measured)
+
+    def stand_out(
+        self,
+        channel: str,  # `dense` or `visual`
+        vector: np.ndarray,  # (d,) float32, of a query in words, unit length
+        scope: Scope,  # Units that may answer
+    ) -> float | None:  # In spreads of the background; None without a yardstick
+        "Say how far a query stands out from everyday questions."
+        background, common = self.background(channel, scope), self.common(channel)
+        if background is None or common is None:
+            return None
+        lift = self.channels.lift(channel, vector, common, scope=scope)
+        return None if lift is None else background.z(lift)
+
+    def common(
+        self,
+        channel: str,  # `dense` or `visual`
+    ) -> np.ndarray | None:  # (d,) float64; None when they were never embedded
+        "Give the mean of the everyday questions, or remember it."
+        index = self.indexes.vectors.get(VECTORS[channel])
+
+        def averaged() -> np.ndarray | None:
+            probes = probe_vectors(self.catalog, index.identity) if index else None
+            return None if probes is None else probes.mean(axis=0, dtype=np.float64)
+
+        return self._common.get((channel, index.identity if index else ""), averaged)
 
 # %% ../nbs/14i_engine.ipynb #121027e1
 MAX_SCOPES = 16  # Scopes that are remembered, with their yardsticks

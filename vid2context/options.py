@@ -272,8 +272,7 @@ class Retrieval:
     moment_s: float = option(60.0, "Longest moment.", unit="s", low=1)
     reach_z: float = option(
         1.5,
-        "Distance behind the best text vector within which a search counts others; "
-        "pictures count from z = 0 beside them; 0: any.",
+        "Distance behind the best vector within which a search counts others; 0: any.",
         low=0,
     )
     reach_across_z: float = option(
@@ -282,8 +281,8 @@ class Retrieval:
         "others of that language are then measured; at least reach_z.",
         low=0,
     )
-    confident_z: float = option(2.0, "z from which a vector hit is trusted.", low=0)
-    abstain_z: float = option(1.0, "z below which a vector hit counts as none.", low=0)
+    confident_z: float = option(2.5, "z from which a vector hit is trusted.", low=0)
+    abstain_z: float = option(0.5, "z below which a vector hit counts as none.", low=0)
     confident_coverage: float = option(
         0.5, "Share of the query's rare words that makes a hit trusted.", low=0, high=1
     )

@@ -23,8 +23,9 @@ def within_reach(
     *,
     text: Background | None,  # Yardstick of text vectors; None: all of them count
     image: Background | None,  # Yardstick of image vectors; None: all of them count
+    image_z: float | None,  # How far the question stands out in pictures, if known
     spoken: Spoken,  # Unit ids → language of the video, any mark where unknown
-    settings: Retrieval,  # `reach_z` and `reach_across_z`
+    settings: Retrieval,  # `reach_z`, `reach_across_z` and `abstain_z`
 ) -> dict[str, Hits]:  # The same lists without what is out of reach
     "Drop the vectors that say nothing beside the best."
     kept, near = dict(lists), settings.reach_z
@@ -47,6 +48,9 @@ def within_reach(
         for name, hits in dense.items():
             kept[name] = [hit for hit in hits if hit[1] >= least[tongues.get(hit[0])]]
     others = any(hits for name, hits in lists.items() if name != "visual")
-    if others and "visual" in lists and image is not None and image.spread is not None:
-        kept["visual"] = [hit for hit in lists["visual"] if hit[1] >= image.median]
+    seen = lists.get("visual")
+    if seen and others and image is not None and image.spread is not None:
+        silent = image_z is not None and image_z < settings.abstain_z
+        floor = math.inf if silent else seen[0][1] - near * image.spread
+        kept["visual"] = [hit for hit in seen if hit[1] >= floor]
     return kept

@@ -18,8 +18,8 @@ class Relevance:
     "Keep the verdict on a query and what it rests on."
 
     verdict: str  # `confident`, `low`, `abstain` or `uncalibrated`
-    confidence: float  # Larger of 4 × coverage and the best z; for ranking queries
-    z: dict[str, float]  # Channel → distance of its best cosine from the background
+    confidence: float  # Best z, else 4 × coverage; for ranking queries
+    z: dict[str, float]  # Channel → how far the query stands out, in spreads
     lexical_coverage: float | None  # 0–1; None without words or a text index
     top_vector_similarity: float | None  # Best cosine of a text vector, or None
 
@@ -58,7 +58,7 @@ def judge(
         verdict = "confident"
     else:
         verdict = "abstain" if best < settings.abstain_z else "low"
-    confidence = max(4 * covered, 4 * covered if best is None else best)
+    confidence = 4 * covered if best is None else best
     return Relevance(verdict, round(confidence, 6), known, coverage, top)
 
 # %% ../nbs/14d_relevance.ipynb #18d7dc16

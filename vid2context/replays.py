@@ -194,6 +194,9 @@ class _StoredEngine(Engine):
     def background(self, channel: str, scope: Scope) -> Background | None:
         return self.stored.backgrounds.get(channel)
 
+    def stand_out(self, channel: str, vector: np.ndarray, scope: Scope) -> float | None:
+        return self.told.now.z.get(channel) if self.told.now else None
+
 
 class _Replayer(Retriever):
     "Run the retriever over stored lists."

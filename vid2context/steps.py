@@ -7,7 +7,7 @@ __all__ = ['PATHS', 'T', 'Run']
 
 # %% ../nbs/14j_steps.ipynb #3f49c339
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -33,6 +33,7 @@ from .queries import Scope
 from .ranking import FIELD_FLOORS, apply_floors
 from .reach import within_reach
 from .relevance import Relevance, judge
+from .text import counted
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -60,6 +61,7 @@ class Run:
         self.lists: dict[str, Hits] = {}
         self.coverage: float | None = None
         self.asked = Asked()
+        self.z: dict[str, float | None] = {}
         self.failed: dict[str, str] = {}
         self.seconds: dict[str, float] = {}
         self._by_words = True
@@ -156,9 +158,10 @@ class Run:
             if (scores := self._best(channel))
         }
         embedder = self.engine.embedder
-        z = self.attempt("relevance", "dense", lambda: self._stand_out(tops))
+        stand_out = partial(self._stand_out, list(tops))
+        self.z = self.attempt("relevance", "dense", stand_out) or {}
         relevance = judge(
-            z or {},
+            self.z,
             coverage=self.coverage,
             top=tops.get("dense"),
             model=embedder.descriptor.id if embedder and self._by_words else "",
@@ -200,6 +203,7 @@ class Run:
                 self.lists,
                 text=self._yardstick("dense") if self._best("dense") else None,
                 image=self._yardstick("visual") if self._best("visual") else None,
+                image_z=self.z.get("visual"),
                 spoken=self.engine.spoken,
                 settings=self.engine.settings,
             )
@@ -262,14 +266,15 @@ class Run:
             if hits and LISTS[name][0] == channel
         ]
 
-    def _stand_out(self, tops: Mapping[str, float]) -> dict[str, float | None]:
-        "Hold the best cosines against the background; examples have none."
-        found: dict[str, float | None] = {}
-        for channel, top in tops.items():
-            background = self.engine.background(channel, self.scope)
-            if self._by_words and background is not None:
-                found[channel] = background.z(top)
-        return found
+    def _stand_out(self, channels: Iterable[str]) -> dict[str, float | None]:
+        "Hold a question in words against the background; examples have none."
+        if not self._by_words:
+            return {}
+        asked = self.asked.vectors
+        return {
+            channel: self.engine.stand_out(channel, asked[channel], self.scope)
+            for channel in channels
+        }
 
     def _lack(self, channel: str) -> str | None:
         "Say what a silent channel lacks; None when a warning has said it."
@@ -302,7 +307,8 @@ class Run:
             told.append(_TRUNCATED)
         if self.scope.without_language:
             count = self.scope.without_language
-            message = f"{count} units of unknown language are left out."
+            units, verb = counted(count, "unit"), "is" if count == 1 else "are"
+            message = f"{units} of unknown language {verb} left out."
             told.append(SearchWarning("language_unknown", None, message))
         return told
 

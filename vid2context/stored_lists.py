@@ -38,6 +38,7 @@ class Found:
     query: str  # As it was asked
     lists: dict[str, Hits]  # List → unit ids with raw scores, best first
     coverage: float | None  # Lexical coverage, 0–1; None without words
+    z: dict[str, float] = field(default_factory=dict)  # Channel → how far it stands out
     seconds: dict[str, float] = field(default_factory=dict, compare=False)  # By stage
 
 
@@ -115,8 +116,10 @@ def collect_lists(
         ranking = asking.query(one.query, mode="search", abstain=False)
         lists: dict[str, Hits] = dict(ranking.lists)
         lists |= _by_field(asking, one.query, lists)
-        coverage = ranking.relevance.lexical_coverage
-        found[one.query_id] = Found(one.query, lists, coverage, ranking.seconds)
+        judged = ranking.relevance
+        found[one.query_id] = Found(
+            one.query, lists, judged.lexical_coverage, judged.z, ranking.seconds
+        )
         if told:
             told(one.query_id)
     scope = asking.engine.scope(ranking.filters) if found else None
@@ -234,6 +237,7 @@ def read_lists(
             row["query"],
             {n: [(names[i], s) for i, s in hits] for n, hits in row["lists"].items()},
             row["coverage"],
+            row["z"],
         )
         for row in read_rows(folder / "lists.jsonl.gz")
     }
@@ -279,6 +283,7 @@ def _lists_file(stored: StoredLists) -> bytes:
                 "query_id": name,
                 "query": one.query,
                 "coverage": one.coverage,
+                "z": one.z,
                 "lists": {
                     list_: [[row[unit], score] for unit, score in hits]
                     for list_, hits in one.lists.items()
