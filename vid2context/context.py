@@ -24,6 +24,7 @@ from .catalog import Catalog
 from .choosing import DEPTHS, Depth, diversify, expand
 from .core import UsageError, Vid2ContextError, staged_folder, write_atomic
 from .desk import Desk
+from .fragments import parts_of
 from .integrity import check_bundle
 from .options import Settings
 from .ranking import Ranking
@@ -74,7 +75,7 @@ def _sized(
     for piece in pieces:
         if desk.block(piece).token_count > depth.block_cap:
             aim = aim or focus()
-            fragments = desk.catalog.fragments(piece.unit.unit_id)
+            fragments = parts_of(desk.catalog.fragments(piece.unit.unit_id))
             piece = fit(
                 piece,
                 fragments,

@@ -67,7 +67,7 @@ class Models:
         }
 
 # %% ../nbs/12s_ingest.ipynb #84f5c5e9
-PARSER = "units-2"  # Raised whenever the same package gives other units
+PARSER = "units-3"  # Raised whenever the same package gives other units
 
 
 def derivation(

@@ -261,7 +261,7 @@ class Intake:
         }
 
 # %% ../nbs/20a_video_intake.ipynb #a189b678
-ROWS = "frames-1"  # Raised whenever the same video gives other rows
+ROWS = "frames-2"  # Raised whenever the same video gives other rows
 
 # %% ../nbs/20a_video_intake.ipynb #8fc497c6
 def _listen(
