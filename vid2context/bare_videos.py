@@ -16,7 +16,7 @@ from .core import canonical_json, format_time, sha256_bytes
 from .kept_rows import Kept
 from .marks import Stamp
 from .observations import Observation, Watched
-from .recordings import Spoken, add_transcript
+from .recordings import BLACK, Spoken, add_transcript
 from vid2context.records import (
     Document,
     FrameRow,
@@ -168,19 +168,20 @@ def _add_frames(tree: UnitTree, frames: Sequence[Observation]) -> None:
     following = {a.ms: b.shown_s for a, b in pairwise(own)}
     for one in frames:
         ocr = "\n".join(one.lines)
+        caption = BLACK if one.black and not (one.searched or ocr) else one.searched
         label = format_time(one.shown_s)
         blank = f"Frame at {label}, in which nothing was read"
         tree.add(
             f"frame:{one.ms:09d}",
             "frame",
-            content="\n".join(part for part in (one.searched, ocr) if part),
-            title="" if one.searched or ocr else blank,
+            content="\n".join(part for part in (caption, ocr) if part),
+            title="" if caption or ocr else blank,
             path=("Frames", label),
             stamps=[
                 Stamp(format_time(t), t, None) for t in times.get(one.ms, [one.shown_s])
             ],
             evidence_class="visual",
-            caption=one.searched,
+            caption=caption,
             ocr=ocr,
             facts={"next_s": following[one.ms]} if one.ms in following else {},
         )
