@@ -75,7 +75,12 @@ def tiny_clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("open_clip", reason="the extra `vision` is not installed")
     from vid2context.tiny_models import train_tiny_clip
 
-    return train_tiny_clip(tmp_path_factory.mktemp("models") / "clip", scenes="samples")
+    return train_tiny_clip(
+        tmp_path_factory.mktemp("models") / "clip",
+        scenes="samples",
+        pictures=1200,
+        steps=400,
+    )
 
 
 @pytest.fixture(scope="session")
