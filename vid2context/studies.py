@@ -7,6 +7,7 @@ __all__ = ['WINDOWS', 'SYSTEMS', 'OUTSIDE_SAMPLE', 'OUTSIDE_WINDOWS', 'PLAIN', '
            'make_outside_lists', 'outside_table', 'outside_frame']
 
 # %% ../nbs/33b_studies.ipynb #247d6b80
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,9 @@ def make_retrieval_runs(
     base = shop.ask("samples", settings=shop.settings())
     write_lists(shop.runs / "samples", base.stored)
     written = [shop.runs / "samples", *write_systems(shop, base)]
+    deaf = replace(shop, work=shop.work / "stock", listener="")
+    write_lists(shop.runs / "stock", deaf.ask("stock", settings=Settings()).stored)
+    written.append(shop.runs / "stock")
     for name, sync in tqdm(WINDOWS.items(), desc="windows", disable=None):
         other = shop.ask(name, settings=shop.settings(sync=sync), like="samples")
         write_lists(shop.runs / name, other.stored)
