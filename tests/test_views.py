@@ -106,7 +106,13 @@ def test_a_long_name_is_cut_and_the_state_beside_it_is_not(width):
         {"status": "packed", "slug": "tides", "result": "PASS, 12 warnings"},
     ]
     counts = {"packed": 1, "unchanged": 1, "failed": 0}
-    data = {"items": rows, "counts": counts, "collection": "e", "playlists": [], "cleared": 0}
+    data = {
+        "items": rows,
+        "counts": counts,
+        "collection": "e",
+        "playlists": [],
+        "cleared": 0,
+    }
     head, first, second, *rest = shown("pack", data, width).splitlines()
     assert first.startswith("unchanged  harbour")
     assert first.rstrip().endswith("…")
