@@ -294,7 +294,6 @@ the stop of the valley walk before the stone bridge
   ! walk-valley/salmon (it comes after)
 in the review by Cleo, the slide after the night pictures
   = review-cleo/screen
-  = review-cleo/iso
   ! review-cleo/full-moon (it comes before)
 the scene after the train on the bridge
   = montage-seasons/blue-bus
