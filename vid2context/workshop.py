@@ -47,7 +47,7 @@ class Workshop:
 
     data: Path  # The project's `data`
     work: Path  # Where packages, encoder and libraries lie; made when absent
-    listener: str = field(default_factory=lambda: packaged_listener())  # Speech model
+    listener: str = field(default_factory=packaged_listener)  # Its speech model
 
     @cached_property
     def golden(self) -> GoldenSet:
