@@ -27,9 +27,14 @@ def page(browser, server):
     opened.close()
 
 
-def enter(page, token):
+def offer(page, token):
     page.fill("#token", token)
     page.click("#gate-form button")
+
+
+def enter(page, token):
+    offer(page, token)
+    page.wait_for_selector("#gate:not([open])", state="attached")
 
 
 def ask(page, query):
@@ -40,7 +45,7 @@ def ask(page, query):
 
 
 def test_without_the_token_nothing_is_shown(page):
-    enter(page, "not the token")
+    offer(page, "not the token")
     expect(page.locator("#gate-told")).to_contain_text("not the token")
     assert page.locator("#gate").is_visible()
     assert page.locator(".moment").count() == 0
@@ -115,6 +120,20 @@ def test_nothing_found_and_nothing_there_are_said(page, server):
     page.route("**/api/v1/search*", lambda route: route.abort())
     ask(page, "anything")
     expect(page.locator("#told")).to_contain_text("cannot be reached")
+
+
+def test_words_typed_before_the_server_answers_stay(page, server):
+    enter(page, server.token)
+    waiting = []
+    page.route("**/api/v1/health", lambda route: waiting.append(route))
+    page.reload()
+    page.fill("#query", "sap rises")
+    while not waiting:
+        page.wait_for_timeout(20)
+    with page.expect_response("**/api/v1/health"):
+        waiting.pop().continue_()
+    expect(page.locator("#library")).to_contain_text("4 videos")
+    assert page.input_value("#query") == "sap rises"
 
 
 def test_keys_alone_are_enough(page, server):

@@ -29,7 +29,8 @@ async function begin() {
     const many = about.videos === 1 ? "1 video" : `${about.videos} videos`;
     at("library").textContent = `${many}, generation ${about.generation}`;
     at("gate").close();
-    fromAddress();
+    if (addressed()) search(addressed());
+    else at("query").focus();
   } catch (error) {
     refuse(error);
   }
@@ -49,10 +50,11 @@ function say(text, wrong = false) {
   at("told").classList.toggle("wrong", wrong);
 }
 
+const addressed = () => new URLSearchParams(location.hash.slice(1)).get("q") || "";
+
 function fromAddress() {
-  const query = new URLSearchParams(location.hash.slice(1)).get("q") || "";
-  at("query").value = query;
-  if (query) return search(query);
+  at("query").value = addressed();
+  if (addressed()) return search(addressed());
   at("moments").replaceChildren();
   say("");
   at("query").focus();
@@ -225,5 +227,6 @@ addEventListener("DOMContentLoaded", () => {
     event.preventDefault();
     at("query").select();
   });
+  at("query").value = addressed();
   begin();
 });
