@@ -65,6 +65,9 @@ def test_core_stands_alone_and_faces_know_only_the_service():
     faces = {
         "shell",
         "views",
+        "package_views",
+        "library_views",
+        "search_views",
         "evidence_commands",
         "handwork_commands",
         "cli",

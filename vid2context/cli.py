@@ -17,6 +17,7 @@ from vid2context import (  # noqa: F401  they register
     handwork_commands,
     measurement_commands,
     model_commands,
+    search_views,
     visual_commands,
 )
 from .demo import run_demo

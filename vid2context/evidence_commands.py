@@ -9,6 +9,7 @@ __all__ = []
 from pathlib import Path
 from typing import Annotated
 
+from . import library_views, package_views  # noqa: F401  they register
 from .requests import Receipt
 from .service import Service
 from .shell import argument, command, command_group, option

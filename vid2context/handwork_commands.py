@@ -9,6 +9,7 @@ __all__ = []
 from pathlib import Path
 from typing import Annotated
 
+from . import package_views  # noqa: F401  it registers
 from .requests import Receipt
 from .service import Service
 from .shell import argument, command, command_group, option
