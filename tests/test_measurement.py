@@ -318,6 +318,15 @@ def test_without_the_measures_nothing_is_asked(ask, tmp_path, monkeypatch) -> No
             "qrels.trec:2: 'a' is judged twice",
         ),
         ("", "q1 0 a 3\n", "run.trec:1: the file holds no row"),
+        ("q1 Q0 a 1 x t\n", "q1 0 a 3\n", "run.trec:1: 'x' is no number"),
+        ("q1 Q0 a 1 inf t\n", "q1 0 a 3\n", "run.trec:1: 'inf' is no number"),
+        ("q1 Q0 a 1\n", "q1 0 a 3\n", "run.trec:1: 4 columns, not 6"),
+        (
+            "q1 Q0 a 1 5 x\n",
+            "q1 0 a 1.5\n",
+            "qrels.trec:1: grade '1.5' is no whole number",
+        ),
+        ("q1 Q0 a 1 5 x\n", "q1 0 a 1e999\n", "qrels.trec:1: '1e999' is no number"),
     ],
 )
 def test_bad_trec_files_are_named_by_file_and_line(tmp_path, run, qrels, said) -> None:

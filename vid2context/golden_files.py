@@ -7,6 +7,7 @@ __all__ = ['GoldenSet', 'load_golden', 'file_bytes', 'complain', 'as_queries', '
 
 # %% ../nbs/32b_golden_files.ipynb #e947d875
 import json
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -186,6 +187,9 @@ def read_trec(
         known = judged.setdefault(row[0], {})
         if row[2] in known:
             problems.append(f"{qrels.name}:{number}: {row[2]!r} is judged twice")
+        if grade % 1:
+            text = f"grade {row[3]!r} is no whole number"
+            problems.append(f"{qrels.name}:{number}: {text}")
         known[row[2]] = int(grade)
         if queries is not None and row[0] not in queries:
             text = f"query {row[0]!r} is judged, but the golden set lacks it"
@@ -225,7 +229,7 @@ def _number(text: str, where: str, problems: list[str]) -> float:
         value = float(text)
     except ValueError:
         value = float("nan")
-    if value != value:
+    if not math.isfinite(value):
         problems.append(f"{where}: {text!r} is no number")
         return 0.0
     return value

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Kind', 'RIGHT', 'DEPTH', 'Run', 'Qrels', 'JudgedMoment', 'GoldenQuery', 'read_golden', 'name_videos', 'Hit',
            'moment_id', 'parse_moment_id', 'widen', 'matches', 'Credited', 'credit', 'truth_id', 'make_run', 'trec_run',
-           'trec_qrels', 'read_trec_run', 'read_trec_qrels']
+           'trec_qrels']
 
 # %% ../nbs/29_judgements.ipynb #f3c8f772
 import re
@@ -319,51 +319,3 @@ def trec_qrels(
         for doc, grade in sorted(docs.items())
     ]
     return "".join(rows).encode()
-
-# %% ../nbs/29_judgements.ipynb #cd44247b
-def read_trec_run(
-    data: bytes,  # Rows of `query Q0 document rank score tag`
-) -> dict[str, list[str]]:  # Query id → ids, best first; raises `run_invalid`
-    "Read a run file."
-    scored: dict[str, list[tuple[float, str]]] = {}
-    for query, doc, score in _columns(data, (0, 2, 4), 6, "run_invalid"):
-        scored.setdefault(query, []).append((_number(score, "run_invalid"), doc))
-    for query, rows in scored.items():
-        if len({doc for _, doc in rows}) < len(rows):
-            raise Vid2ContextError(
-                "run_invalid", f"A document stands twice under query {query!r}."
-            )
-    return {
-        query: [doc for _, doc in sorted(rows, key=lambda row: -row[0])]
-        for query, rows in scored.items()
-    }
-
-
-def read_trec_qrels(
-    data: bytes,  # Rows of `query 0 document grade`
-) -> dict[str, dict[str, int]]:  # Raises Vid2ContextError `qrels_invalid`
-    "Read a file of judgements."
-    found: dict[str, dict[str, int]] = {}
-    for query, doc, grade in _columns(data, (0, 2, 3), 4, "qrels_invalid"):
-        found.setdefault(query, {})[doc] = int(_number(grade, "qrels_invalid"))
-    return found
-
-
-def _columns(
-    data: bytes, keep: tuple[int, int, int], count: int, code: str
-) -> Iterable[tuple[str, str, str]]:
-    for number, line in enumerate(read_text(data).split("\n"), start=1):
-        row = line.split()
-        if row and len(row) != count:
-            raise Vid2ContextError(
-                code, f"Line {number} has {len(row)} columns, not {count}."
-            )
-        if row:
-            yield row[keep[0]], row[keep[1]], row[keep[2]]
-
-
-def _number(text: str, code: str) -> float:
-    try:
-        return float(text)
-    except ValueError as error:
-        raise Vid2ContextError(code, f"{text!r} is no number.") from error
