@@ -87,6 +87,7 @@ def test_core_stands_alone_and_faces_know_only_the_service():
             "requests",
             "core",
             "faults",
+            "passages",
             "progress",
             "text",
         }

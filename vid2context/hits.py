@@ -17,10 +17,11 @@ from .indexes import SearchWarning
 from .lists import family_of
 from .moment_links import moment_link
 from .moments import Draft
+from .passages import passage
 from .ranking import Ranking
 from .records import FrameRow, PackageRow, Unit, from_row
 from .relevance import Relevance
-from .text import Table, one_line
+from .text import Table, counted, one_line
 from .text_index import TextIndex
 
 if TYPE_CHECKING:
@@ -48,6 +49,11 @@ class Moment:
     thumb: str | None  # Path of the thumbnail in the library, or None
     link: str | None  # Address that starts there, or None
     unit_ids: tuple[str, ...]  # Units that found it, best first
+
+    @property
+    def label(self) -> str:
+        "Write the times as `start-end`."
+        return f"{timestamp_label(self.start_s)}-{timestamp_label(self.end_s)}"
 
 
 @dataclass(frozen=True)
@@ -78,11 +84,14 @@ class SearchResult:
 
     def table(self) -> Table:  # One row a moment
         "Show the moments."
-        rows = [_row(rank, moment) for rank, moment in enumerate(self.moments, 1)]
+        asked = self.ranking.query or ""
+        rows = [
+            _row(rank, moment, asked) for rank, moment in enumerate(self.moments, 1)
+        ]
         for row, follower in zip(rows, self.then, strict=False):
             said = follower.text or follower.ocr or follower.caption
             row["then"] = f"{timestamp_label(follower.start_s)} {one_line(said, 60)}"
-        columns = ("rank", "video", "time", "found by", "text", "on screen")
+        columns = ("rank", "video", "time", "found by", "text", "picture")
         return Table(tuple(rows), (*columns, "then") if self.then else columns)
 
     def to_frame(self) -> "pd.DataFrame":  # One row a moment
@@ -91,20 +100,26 @@ class SearchResult:
 
         return pd.DataFrame([asdict(moment) for moment in self.moments])
 
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{m.video_title or m.video_id!r}" for m in self.moments[:3])
+        more = ", …" if len(self) > 3 else ""
+        count = counted(len(self), "moment")
+        return f"SearchResult({self.relevance.verdict}, {count}: {shown}{more})"
+
     def _repr_markdown_(self) -> str:
         told = [f"**{self.status}**, {self.relevance.verdict}"]
         told += [f"*{warning.message}*" for warning in self.warnings]
         return "\n\n".join([*told, self.table()._repr_markdown_()])
 
 # %% ../nbs/14g_hits.ipynb #e3fd3051
-def _row(rank: int, moment: Moment) -> dict[str, Any]:
+def _row(rank: int, moment: Moment, asked: str) -> dict[str, Any]:
     return {
         "rank": rank,
         "video": moment.video_title or moment.video_id,
-        "time": timestamp_label(moment.start_s),
+        "time": moment.label,
         "found by": moment.source,
-        "text": one_line(moment.text, 80),
-        "on screen": one_line(moment.ocr or moment.caption, 60),
+        "text": passage(moment.text, asked, 80),
+        "picture": passage(moment.ocr or moment.caption, asked, 60),
     }
 
 # %% ../nbs/14g_hits.ipynb #d44b845b

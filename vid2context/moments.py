@@ -100,8 +100,9 @@ def _times(
         package = unit.source, unit.video_id
         length = lengths.get(package, math.inf)
         for start, end in unit.stretches:
-            if start < length < end:
-                end = length
+            if end > length:
+                last = max(0.0, length - (end - start))
+                start, end = start if start < length else last, length
             found.append((-score, start, end, unit_id, place, package))
     return sorted(found)
 

@@ -11,12 +11,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .core import timestamp_label
-from .text import counted, one_line
+from .passages import passage
+from .text import counted
 from .views import cell, grid, register_view, tell_counts
 
 # %% ../nbs/42a_search_views.ipynb #5dcfe151
 def _search(data: Mapping[str, Any]) -> Iterable[Any]:
     followers = data.get("then") or [None] * len(data["moments"])
+    asked = data.get("query") or ""
     for n, (moment, after) in enumerate(
         zip(data["moments"], followers, strict=True), 1
     ):
@@ -24,7 +26,7 @@ def _search(data: Mapping[str, Any]) -> Iterable[Any]:
         yield f"[bold]{n}. {title}  {_span(moment)}[/]  score {moment['score']:.4f}"
         channels = ", ".join(f"{c} #{v['rank']}" for c, v in moment["channels"].items())
         rows = [
-            ("", name, one_line(value, 220))
+            ("", name, passage(value, asked, 220))
             for name, value in (
                 (_spoken(moment), moment["text"]),
                 ("on screen", moment["ocr"]),
