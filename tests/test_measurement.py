@@ -12,7 +12,7 @@ import pytest
 from library_kit import WordModel
 
 from vid2context.catalog import Catalog
-from vid2context.core import Span, UsageError, Vid2ContextError
+from vid2context.core import Span, UsageError, Vid2ContextError, install_hint
 from vid2context.experiments import evaluate
 from vid2context.failures import find_cause
 from vid2context.golden_files import GoldenSet, check_videos, load_golden, read_trec
@@ -297,7 +297,7 @@ def test_without_the_measures_nothing_is_asked(ask, tmp_path, monkeypatch) -> No
         ask(Service(tmp_path / "home"), tmp_path)
     assert error.value.code == "extra_not_installed"
     assert "ir_measures" in error.value.message
-    assert "pip install 'vid2context[lab]'" in error.value.message
+    assert install_hint("lab") in error.value.message
 
 
 @pytest.mark.parametrize(

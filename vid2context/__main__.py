@@ -52,7 +52,7 @@ def _set_aside() -> tuple[int, int]:
 
 def _add_servers() -> None:
     "Add `serve` and `mcp`, which no other module may know together."
-    from .core import UsageError, Vid2ContextError
+    from .core import UsageError, Vid2ContextError, install_hint
     from .requests import Receipt
     from .service import Service
     from .shell import command, option
@@ -60,7 +60,7 @@ def _add_servers() -> None:
     def needed(error: ImportError) -> Vid2ContextError:
         lacking = (error.name or "").partition(".")[0]
         extra = "serve" if lacking in _SERVE else "serve,llm"
-        message = f"{error.name} is missing; run `pip install 'vid2context[{extra}]'`."
+        message = f"{error.name} is missing; run {install_hint(extra)}."
         return UsageError("extra_not_installed", message)
 
     def teller(service: Service) -> Callable[[str], None]:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from .core import UsageError, Vid2ContextError
+from .core import UsageError, Vid2ContextError, install_hint
 from .pointers import Path, write_pointer
 from .text import one_line
 
@@ -166,7 +166,7 @@ def _validator() -> Any:
         from jsonschema import Draft202012Validator, ValidationError
         from jsonschema.validators import extend
     except ImportError:
-        message = "Checking an answer needs `pip install vid2context[llm]`."
+        message = f"Checking an answer needs jsonschema; run {install_hint('llm')}."
         raise Vid2ContextError("unavailable", message, field="schema") from None
     import regex
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from .core import Vid2ContextError
+from .core import Vid2ContextError, install_hint
 from .options import Rung
 from .outcomes import Reply, judge
 from .rungs import check_rung, is_loopback
@@ -73,7 +73,7 @@ def _sdk() -> Any:
     try:
         import openai
     except ImportError:
-        message = "Asking a model needs `pip install vid2context[llm]`."
+        message = f"Asking a model needs openai; run {install_hint('llm')}."
         raise Vid2ContextError("unavailable", message, field="policy") from None
     return openai
 

@@ -17,7 +17,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from .core import UsageError
+from .core import UsageError, install_hint
 from vid2context.judgements import (
     GoldenQuery,
     Hit,
@@ -39,7 +39,7 @@ def need_measures() -> None:  # Raises UsageError `extra_not_installed`
     if find_spec("ir_measures") is None:
         message = (
             "ir_measures is missing, by which rankings are scored; "
-            "run `pip install 'vid2context[lab]'`."
+            f"run {install_hint('lab')}."
         )
         raise UsageError("extra_not_installed", message, field="ir_measures")
 

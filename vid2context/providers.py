@@ -17,7 +17,7 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from .core import UsageError, Vid2ContextError
+from .core import UsageError, Vid2ContextError, install_hint
 from .first_answer import WatchedProvider
 from vid2context.kinds import (
     PROVIDER_KINDS,
@@ -233,8 +233,9 @@ def _builtin_lacks(kind: str, name: str) -> str | None:
     builtin = BUILTINS[kind, name]
     for module in builtin.modules:
         if importlib.util.find_spec(module) is None:
-            what = f"vid2context[{builtin.extra}]" if builtin.extra else "vid2context"
-            return f"{module} is not installed; run `pip install {what}`"
+            plain = "`pip install vid2context`"
+            how = install_hint(builtin.extra) if builtin.extra else plain
+            return f"{module} is not installed; run {how}"
     return model_status(builtin.weights).reason if builtin.weights else None
 
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .core import Vid2ContextError
+from .core import Vid2ContextError, install_hint
 from .weights import weights_digest
 
 # %% ../nbs/06a_vision.ipynb #5a516695
@@ -25,7 +25,7 @@ def vision_library(
     if importlib.util.find_spec(name.partition(".")[0]) is None:
         raise Vid2ContextError(
             "extra_missing",
-            f"{name} is not installed; run `pip install 'vid2context[vision]'`.",
+            f"{name} is not installed; run {install_hint('vision')}.",
         )
     for switch in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
         os.environ.setdefault(switch, "1")

@@ -10,7 +10,7 @@ __all__ = ['kit', 'board', 'screen', 'show', 'button', 'choice', 'toggles', 'sli
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .core import UsageError, Vid2ContextError
+from .core import UsageError, Vid2ContextError, install_hint
 from .faults import explained
 from .markup import Markup, tag
 
@@ -20,7 +20,7 @@ def kit() -> Any:  # The module; raises UsageError `extra_missing`
     try:
         import ipywidgets
     except ImportError as error:
-        message = "ipywidgets is not installed: pip install 'vid2context[lab]'."
+        message = f"ipywidgets is not installed; run {install_hint('lab')}."
         raise UsageError("extra_missing", message) from error
     return ipywidgets
 
