@@ -294,3 +294,20 @@ def test_an_external_set_is_read_by_the_same_code() -> None:
     )
     assert len(queries) > 100
     assert len({q.need for q in queries}) < len(queries)
+
+
+def test_a_truth_is_one_document_whatever_source_found_it() -> None:
+    golden = [query(("v", 10, 12, 3), ("w", 20, 30, 2))]
+    hits = [Hit("s2", "w", Span(21, 29)), Hit("s1", "v", Span(10, 12))]
+    run, qrels = make_run({"q": hits}, golden, source="s1")
+    assert qrels["q"] == {"s1:v#10000-12000": 3, "s2:w#20000-30000": 2}
+    assert set(run["q"]) == set(qrels["q"])
+
+
+def test_a_copy_never_takes_the_id_of_a_truth() -> None:
+    golden = [query(("v", 10, 20, 3), ("v", 12, 18, 2))]
+    hits = [Hit("s", "v", Span(12, 18))] * 2
+    run, qrels = make_run({"q": hits}, golden, source="s")
+    assert run["q"] == ["s:v#10000-20000", "s:v#12000-18000~2"]
+    assert qrels["q"]["s:v#12000-18000"] == 2
+    assert qrels["q"]["s:v#12000-18000~2"] == 0

@@ -9,6 +9,7 @@ __all__ = ['Kind', 'RIGHT', 'DEPTH', 'Run', 'Qrels', 'JudgedMoment', 'GoldenQuer
 
 # %% ../nbs/29_judgements.ipynb #f3c8f772
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -221,6 +222,7 @@ class Credited:
     docid: str  # The truth's id where it took one, else its own
     grade: int | None  # None = nobody judged it
     hit: Hit  # As it was returned
+    truth: JudgedMoment | None = None  # The one it took
 
 
 def credit(
@@ -229,30 +231,33 @@ def credit(
 ) -> list[Credited]:  # In the same order; ids are unique
     "Turn hits into judged documents."
     truths = [*query.relevant, *query.judged, *query.traps]
-    free, rows, seen = list(truths), list[Credited](), set[str]()
-    before: set[tuple[str, Span]] = set()
+    rows, own = list[Credited](), Counter[str]()
+    taken, asked = set[tuple[str, Span]](), set[tuple[str, Span]]()
     for hit in hits:
-        same = (t for t in truths if t.video_id == hit.video_id)
-        found = [t for t in same if matches(hit.span, t.span)]
-        again = (hit.video_id, hit.span) in before
-        before.add((hit.video_id, hit.span))
-        open_ = [t for t in found if not again and any(t is f for f in free)]
-        if open_:
-            best = min(
-                open_, key=lambda t: (-t.grade, -widen(hit.span).iou(t.span), t.start)
-            )
-            free = [
-                t for t in free if (t.video_id, t.span) != (best.video_id, best.span)
-            ]
-            row = Credited(truth_id(best, source=hit.source), best.grade, hit)
+        place = hit.video_id, hit.span
+        near = [t for t in truths if t.video_id == hit.video_id]
+        near = [t for t in near if matches(hit.span, t.span)]
+        free = [t for t in near if (t.video_id, t.span) not in taken]
+        if free and place not in asked:
+            best = min(free, key=lambda t: _order(t, hit))
+            taken.add((best.video_id, best.span))
+            docid = truth_id(best, source=hit.source)
+            rows.append(Credited(docid, best.grade, hit, best))
         else:
-            row = Credited(moment_id(hit), 0 if found else None, hit)
-        copies = sum(docid.partition("~")[0] == row.docid for docid in seen)
-        if copies:
-            row = Credited(f"{row.docid}~{copies + 1}", 0 if found else None, hit)
-        seen.add(row.docid)
-        rows.append(row)
+            name = moment_id(hit)
+            own[name] += 1
+            # A truth's own id is kept for the hit that takes it.
+            named = any(truth_id(t, source=hit.source) == name for t in near)
+            nth = own[name] + named
+            docid = name if nth == 1 else f"{name}~{nth}"
+            rows.append(Credited(docid, 0 if near else None, hit))
+        asked.add(place)
     return rows
+
+
+def _order(truth: JudgedMoment, hit: Hit) -> tuple[float, float, float]:
+    "Put the best truth for a hit first: grade, then fit, then time."
+    return -truth.grade, -widen(hit.span).iou(truth.span), truth.start
 
 
 def truth_id(
@@ -286,10 +291,11 @@ def make_run(
             continue
         rows = credit(results.get(query.query_id, ())[:DEPTH], query)
         run[query.query_id] = [row.docid for row in rows]
-        grades: dict[str, int] = {
-            truth_id(t, source=source): t.grade
-            for t in (*query.traps, *query.judged, *query.relevant)
-        }
+        names = {(r.truth.video_id, r.truth.span): r.docid for r in rows if r.truth}
+        grades: dict[str, int] = {}
+        for truth in (*query.traps, *query.judged, *query.relevant):
+            place = truth.video_id, truth.span
+            grades[names.get(place) or truth_id(truth, source=source)] = truth.grade
         grades |= {row.docid: row.grade for row in rows if row.grade is not None}
         qrels[query.query_id] = grades
     return run, qrels
