@@ -16,12 +16,12 @@ from vid2context.core import Span, UsageError, Vid2ContextError, install_hint
 from vid2context.experiments import evaluate
 from vid2context.failures import find_cause
 from vid2context.golden_files import GoldenSet, check_videos, load_golden, read_trec
-from vid2context.grids import grid, run_grid, tune
+from vid2context.grids import code_digest, grid, run_grid, tune
 from vid2context.indexes import open_indexes
 from vid2context.ingest import Models
 from vid2context.judgements import GoldenQuery, Hit
 from vid2context.latency import percentile
-from vid2context.options import Retrieval, Settings, Sync
+from vid2context.options import Retrieval, Settings, Sync, Transcript
 from vid2context.outside_sets import load_external
 from vid2context.pools import Decision, append_decision, make_pool, read_decisions
 from vid2context.recordings import Spoken
@@ -30,7 +30,13 @@ from vid2context.retrieval import Retriever
 from vid2context.run_files import StoredRun, make_manifest, read_run, write_run
 from vid2context.scoring import score_answers, summarise, tidy
 from vid2context.service import Service
-from vid2context.stored_lists import collect_lists, read_lists, write_lists
+from vid2context.stored_lists import (
+    collect_lists,
+    read_lists,
+    read_rows,
+    rows_file,
+    write_lists,
+)
 from vid2context.transcript_libraries import index_transcripts
 from vid2context.workshop import blind_answers, chance_answers
 
@@ -444,3 +450,99 @@ def test_golden_queries_without_an_answer_are_at_least_twenty() -> None:
     near = [query for query in none if query.must_not]
     assert len(none) >= 20 and len(near) >= 8
     assert all(isinstance(query, GoldenQuery) for query in found)
+
+
+@pytest.fixture
+def kept_run(retriever, golden, tmp_path):
+    done = evaluate(retriever, golden, settings=Settings(), run="first")
+    return done.write(tmp_path)
+
+
+def rewrite(folder, change):
+    "Change the rows of a run, as somebody who leaves the digests out."
+    rows = read_rows(folder / "run.jsonl.gz")
+    (folder / "run.jsonl.gz").write_bytes(gzip.compress(rows_file(change(rows))))
+    manifest = json.loads((folder / "manifest.json").read_text())
+    del manifest["files"]
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda rows: rows[:2], r"first/run.jsonl.gz: it answers 2 of \d+ queries"),
+        (lambda rows: [*rows, rows[0]], "is answered twice"),
+        (lambda rows: [{**rows[0], "verdict": "banana"}], ":1: 'banana' is no verdict"),
+        (lambda rows: [{"a": 1}], "first/run.jsonl.gz:1: the row is no answer"),
+    ],
+)
+def test_a_run_that_was_changed_is_not_compared(kept_run, change, said) -> None:
+    rewrite(kept_run, change)
+    with pytest.raises(Vid2ContextError, match=said):
+        read_run(kept_run)
+
+
+def test_the_files_of_a_run_are_those_that_were_written(kept_run) -> None:
+    assert read_run(kept_run).name == "first"
+    for name in ("run.jsonl.gz", "golden.jsonl.gz", "qrels.trec", "run.trec"):
+        data = (kept_run / name).read_bytes()
+        (kept_run / name).write_bytes(data[:-1] + b"?")
+        with pytest.raises(Vid2ContextError, match=rf"{name}: it is not what was"):
+            read_run(kept_run)
+        (kept_run / name).write_bytes(data)
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"data": 3}', "{"])
+def test_a_manifest_that_is_none_is_named(kept_run, text) -> None:
+    (kept_run / "manifest.json").write_text(text)
+    with pytest.raises(Vid2ContextError, match=r"first/manifest.json"):
+        read_run(kept_run)
+
+
+def test_a_manifest_says_no_place(golden) -> None:
+    heard = Transcript(model="/home/alice/secret-models/whisper")
+    settings = Settings(transcript=heard, sync=Sync(window_s=15.0))
+    manifest = make_manifest(
+        "a", golden=golden, settings=settings, configuration={}, index={}, seed=1
+    )
+    changed = manifest["settings"]["changed"]
+    assert "alice" not in json.dumps(manifest)
+    assert changed["transcript.model"].startswith("sha256:")
+    assert changed["sync.window_s"] == 15.0
+    assert manifest["data"]["licence"] is None
+
+
+def test_damaged_scores_are_made_again(stored, golden, tmp_path) -> None:
+    lines = grid(Configuration("g"), {"k": (5.0, 60.0)})
+    first = run_grid(stored, golden, lines, workers=1, cache=tmp_path)
+    whole = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    damage = (lambda d: d[:-9], lambda d: d[:12] + b"\xff" * 9 + d[21:], lambda d: b"")
+    for spoil in damage:
+        for path, data in whole.items():
+            path.write_bytes(spoil(data))
+        again = run_grid(stored, golden, lines, workers=1, cache=tmp_path)
+        assert again.equals(first)
+        assert {path: path.read_bytes() for path in tmp_path.iterdir()} == whole
+
+
+def test_scores_are_kept_for_one_state_of_the_code(tmp_path, monkeypatch) -> None:
+    (tmp_path / "reach.py").write_text("REACH = 1\n")
+    monkeypatch.setattr("vid2context.__file__", str(tmp_path / "__init__.py"))
+    before = code_digest()
+    (tmp_path / "reach.py").write_text("REACH = 2\n")
+    assert code_digest() != before
+
+
+def test_what_a_grid_cannot_do_is_refused(stored, golden) -> None:
+    with pytest.raises(UsageError, match="'Fixed' is no mode"):
+        grid(Configuration("g"), {"mode": ("Fixed",)})
+    for pair in (("lexical", "nowhere"), ("nowhere", "lexical")):
+        swapped = Configuration("g", swap=(pair,))
+        with pytest.raises(UsageError, match="'nowhere', and there is no such list"):
+            run_grid(stored, golden, [swapped], workers=1)
+    with pytest.raises(UsageError, match="workers is 0"):
+        run_grid(stored, golden, [Configuration("g")], workers=0)
+    frame = run_grid(stored, golden, [Configuration("g")], workers=1)
+    for folds in (0, 1):
+        with pytest.raises(UsageError, match=f"folds is {folds}"):
+            tune(frame, measure="nDCG@10", folds=folds, seed=1)

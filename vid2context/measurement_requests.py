@@ -7,6 +7,7 @@ __all__ = ['RUNS', 'MeasurementRequests']
 
 # %% ../nbs/41a_measurement_requests.ipynb #84b29f5d
 import math
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -57,6 +58,8 @@ class MeasurementRequests:
         "Ask a library every query of a golden set, and score the answers."
         need_measures()
         name = check_run_name(run or "evaluation")
+        if run:
+            _usable(runs / run)
         if (golden / "queries.jsonl").is_file():
             done = self._outside(golden, name, runs, sample)
         elif sample is not None:
@@ -129,6 +132,17 @@ class MeasurementRequests:
             return self._evaluate(library, outside.golden, name)
 
 # %% ../nbs/41a_measurement_requests.ipynb #cae87d40
+def _usable(folder: Path) -> None:
+    "Refuse a place that cannot be written, before anything is asked."
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        message = f"{folder} cannot be written ({error.strerror}); name another --runs."
+        raise UsageError("runs_not_writable", message, field="runs") from error
+
+
 def _averages(frame: DataFrame, by: str, seed: int) -> list[dict[str, Any]]:
     "Give averages as JSON: null for what cannot be computed."
     rows = summarise(frame, by=(by,), measures=HEADLINE, seed=seed).to_dict("records")

@@ -8,6 +8,7 @@ __all__ = ['FIELDS', 'Found', 'Place', 'StoredLists', 'collect_lists', 'write_li
 # %% ../nbs/32c_stored_lists.ipynb #ac7cd52f
 import gzip
 import json
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -262,7 +263,10 @@ def read_rows(
         data = path.read_bytes()
         data = gzip.decompress(data) if path.suffix == ".gz" else data
         rows = [json.loads(line) for line in data.splitlines() if line.strip()]
-    except (OSError, EOFError, ValueError) as error:
+        for number, row in enumerate(rows, 1):
+            if not isinstance(row, dict):
+                raise ValueError(f"row {number} is no object")
+    except (OSError, EOFError, ValueError, RecursionError, zlib.error) as error:
         message = f"{path.name} cannot be read ({error}); run the experiment again."
         raise Vid2ContextError("lists_damaged", message) from error
     return rows

@@ -7,6 +7,7 @@ __all__ = ['WINDOWS', 'SYSTEMS', 'OUTSIDE_SAMPLE', 'OUTSIDE_WINDOWS', 'PLAIN', '
            'make_outside_lists', 'outside_table', 'outside_frame']
 
 # %% ../nbs/33b_studies.ipynb #247d6b80
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from .ingest import Models
 from .options import Retrieval, Settings, Sync
 from .outside_sets import load_external
 from .pipeline import Library
-from .replays import Configuration, replay
+from .replays import Answer, Configuration, replay
 from .run_files import StoredRun, make_manifest, write_run
 from vid2context.scoring import (
     compare_runs,
@@ -56,8 +57,13 @@ def make_retrieval_runs(
     write_lists(shop.runs / "samples", base.stored)
     written = [shop.runs / "samples", *write_systems(shop, base)]
     deaf = replace(shop, work=shop.work / "stock", listener="")
-    write_lists(shop.runs / "stock", deaf.ask("stock", settings=Settings()).stored)
-    written.append(shop.runs / "stock")
+    stock = deaf.ask("stock", settings=Settings())
+    write_lists(shop.runs / "stock", stock.stored)
+    index = {**stock.stored.about, "digest": stock.stored.digest}
+    plain = Configuration("stock").to_json()
+    written.append(
+        _write(shop, stock, stock.run.answers, "stock", plain, Settings(), index)
+    )
     for name, sync in tqdm(WINDOWS.items(), desc="windows", disable=None):
         other = shop.ask(name, settings=shop.settings(sync=sync), like="samples")
         write_lists(shop.runs / name, other.stored)
@@ -77,24 +83,40 @@ def write_systems(
         one.name: replay(base.stored, one, queries=shop.golden.needs())
         for one in SYSTEMS
     }
-    about = {one.name: one.to_json() for one in SYSTEMS}
-    folders = []
-    for name, found in {**answers, "blind": blind}.items():
-        manifest = make_manifest(
-            name,
-            golden=shop.golden,
-            settings=Settings(),
-            configuration=about.get(name, {"blind": "titles"}),
-            index={**base.stored.about, "digest": base.stored.digest},
-            seed=base.seed,
-            machine=base.run.manifest["machine"],
-        )
-        folder = shop.runs / name
-        write_run(
-            folder, StoredRun(name, manifest, found), shop.golden, source=base.source
-        )
-        folders.append(folder)
-    return folders
+    index = {**base.stored.about, "digest": base.stored.digest}
+    used, plain = shop.settings(), Settings()
+    folders = [
+        _write(shop, base, answers[one.name], one.name, one.to_json(), used, index)
+        for one in SYSTEMS
+    ]
+    titled = _write(shop, base, blind, "blind", {"blind": "titles"}, plain, {})
+    return [*folders, titled]
+
+
+def _write(
+    shop: Workshop,
+    base: Evaluation,
+    answers: Mapping[str, Answer],
+    name: str,
+    configuration: Mapping[str, Any],
+    settings: Settings,
+    index: Mapping[str, Any],
+) -> Path:
+    "Write a run of the samples under its name."
+    manifest = make_manifest(
+        name,
+        golden=shop.golden,
+        settings=settings,
+        configuration=configuration,
+        index=index,
+        seed=base.seed,
+        licence="Apache-2.0",
+        machine=base.run.manifest["machine"],
+    )
+    folder = shop.runs / name
+    run = StoredRun(name, manifest, dict(answers))
+    write_run(folder, run, shop.golden, source=base.source)
+    return folder
 
 # %% ../nbs/33b_studies.ipynb #7ca02f82
 OUTSIDE_SAMPLE = 500  # Queries drawn from an outside set
