@@ -22,7 +22,7 @@ from vid2context.ingest import Models
 from vid2context.judgements import GoldenQuery, Hit
 from vid2context.latency import percentile
 from vid2context.options import Retrieval, Settings, Sync, Transcript
-from vid2context.outside_sets import load_external
+from vid2context.outside_sets import load_external, read_highlights
 from vid2context.pools import Decision, append_decision, make_pool, read_decisions
 from vid2context.recordings import Spoken
 from vid2context.replays import Answer, Configuration, replay
@@ -421,7 +421,7 @@ def test_an_outside_set_with_a_hole_is_named(tmp_path) -> None:
     (tmp_path / "transcripts").mkdir()
     (tmp_path / "transcripts" / "v.json").write_text('[{"start": 0}]')
     write_rows(tmp_path / "queries.jsonl", [row("q", "x", moment("v", 0, 9))])
-    with pytest.raises(Vid2ContextError, match=r"v.json:1: no list of start"):
+    with pytest.raises(Vid2ContextError, match=r"v.json: item 1: 'end'"):
         load_external(tmp_path)
 
 
@@ -546,3 +546,92 @@ def test_what_a_grid_cannot_do_is_refused(stored, golden) -> None:
     for folds in (0, 1):
         with pytest.raises(UsageError, match=f"folds is {folds}"):
             tune(frame, measure="nDCG@10", folds=folds, seed=1)
+
+
+def outside(folder: Path, spoken: Any, *rows: Any) -> Path:
+    "Write an outside set of one talk."
+    (folder / "transcripts").mkdir(parents=True, exist_ok=True)
+    (folder / "transcripts" / "v.json").write_text(json.dumps(spoken))
+    text = "".join(one if isinstance(one, str) else json.dumps(one) for one in rows)
+    (folder / "queries.jsonl").write_text(text)
+    return folder
+
+
+SAID = [{"start": 0, "end": 9, "text": "the harbour opens at six"}]
+ASKED = {"query_id": "q", "query": "x", "relevant": [moment("v", 0, 9)]}
+
+
+@pytest.mark.parametrize(
+    ("spoken", "row", "said"),
+    [
+        (SAID, "", "queries.jsonl:1: the file holds no query"),
+        (SAID, "{", "queries.jsonl:1: The file is not valid JSON"),
+        (SAID, "[1]", "queries.jsonl:1: the line is no object"),
+        (SAID, {"a": 1}, "queries.jsonl:1: query_id None is missing"),
+        (SAID, ASKED | {"relevant": 5}, "queries.jsonl:1: relevant is no list"),
+        (
+            SAID,
+            ASKED | {"relevant": [moment(["v"], 0, 9)]},
+            "queries.jsonl:1: there is no transcript",
+        ),
+        (
+            SAID,
+            ASKED | {"relevant": [moment("v", -3, 9)]},
+            "queries.jsonl:1: relevant",
+        ),
+        (SAID, ASKED | {"relevant": [moment("v", 0, 10**400)]}, "queries.jsonl:1"),
+        ([], ASKED, "v.json:1: no list of start, end and text"),
+        ({}, ASKED, "v.json:1: no list of start, end and text"),
+        ([{**SAID[0], "start": "nan"}], ASKED, "v.json: item 1: 'nan' is no time"),
+        ([{**SAID[0], "end": 10**400}], ASKED, "v.json: item 1: 1000"),
+        ([{**SAID[0], "start": 20}], ASKED, "v.json: item 1: it ends at 9 s"),
+    ],
+)
+def test_what_is_wrong_with_an_outside_set_is_named(
+    tmp_path, spoken, row, said
+) -> None:
+    with pytest.raises(Vid2ContextError) as error:
+        load_external(outside(tmp_path, spoken, row))
+    assert said in error.value.message
+
+
+@pytest.mark.parametrize("sample", [0, -1])
+def test_a_sample_holds_a_query(tmp_path, sample) -> None:
+    with pytest.raises(UsageError, match=f"sample is {sample}"):
+        load_external(outside(tmp_path, SAID, ASKED), sample=sample)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("", "t.jsonl:1: the file holds no query"),
+        ("{", "t.jsonl:1: The file is not valid JSON"),
+        ('{"qid": null, "vid": "v", "query": "x", "relevant_windows": []}', "no id"),
+        (
+            '{"qid": 1, "vid": "v", "query": "x", "relevant_windows": ["05"]}',
+            "'0' is no time",
+        ),
+        (
+            '{"qid": 1, "vid": "v", "query": "x", "relevant_windows": [[0, 9]]}'.replace(
+                "9", "9" * 400
+            ),
+            "is no time in seconds",
+        ),
+    ],
+)
+def test_bad_rows_of_highlights_are_named(tmp_path, line, said) -> None:
+    (tmp_path / "t.jsonl").write_text(line)
+    with pytest.raises(Vid2ContextError) as error:
+        read_highlights(tmp_path / "t.jsonl")
+    assert "t.jsonl:1" in error.value.message and said in error.value.message
+
+
+def test_a_transcript_that_left_its_set_is_not_searched(tmp_path) -> None:
+    spoken = {name: [Spoken(0.0, 9.0, text)] for name, (text, _) in TALKS.items()}
+    facts: Any = {"models": Models(), "settings": Sync(), "only": True}
+    index_transcripts(tmp_path / "h", spoken, **facts)
+    del spoken["boats"]
+    index_transcripts(tmp_path / "h", spoken, **facts)
+    with Catalog.open(tmp_path / "h") as catalog:
+        held = {package.video_id for package in catalog.packages()}
+    assert held == set(spoken)

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .core import UsageError
+from .core import UsageError, sha256_bytes
 from .experiments import Evaluation, compare_folders, evaluate, find_ids
 from .golden_files import load_golden
 from .ingest import Models
@@ -50,7 +50,7 @@ class MeasurementRequests:
         self,
         golden: Path,  # A golden set, or the folder of an outside set
         *,
-        run: str | None = None,  # Keep the run under this name; None keeps nothing
+        run: str | None = None,  # Keep the run under this name; None keeps no run
         runs: Path = RUNS,  # Folder of runs
         ids: Path | None = None,  # JSON of name → video id; None: as `find_ids`
         sample: int | None = None,  # So many queries of an outside set; None: all
@@ -120,14 +120,21 @@ class MeasurementRequests:
     def _outside(
         self, folder: Path, name: str, runs: Path, sample: int | None
     ) -> Evaluation:
-        "Make a library of an outside set, and ask it."
+        "Make a library of an outside set beside the runs, and ask it."
         seed = self.settings.evaluation.seed
         outside = load_external(folder, sample=sample, seed=seed)
-        home = runs / f"library-{folder.resolve().name}"
+        whole = folder.resolve()
+        place = sha256_bytes(str(whole).encode())[:8]
+        home = runs / f"library-{whole.name}-{place}"
+        home.parent.mkdir(parents=True, exist_ok=True)
         with Library(home, settings=self.settings) as library:
             models = Models(embedder=library.embedder)
             index_transcripts(
-                home, outside.transcripts, models=models, settings=self.settings.sync
+                home,
+                outside.transcripts,
+                models=models,
+                settings=self.settings.sync,
+                only=True,
             )
             return self._evaluate(library, outside.golden, name)
 

@@ -8,16 +8,54 @@ __all__ = ['highlights_truth', 'highlights_predictions', 'read_highlights', 'Ext
 # %% ../nbs/32k_outside_sets.ipynb #29a108ff
 import hashlib
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .core import Vid2ContextError, canonical_json, sha256_bytes
+from .core import UsageError, Vid2ContextError, canonical_json, sha256_bytes
 from .golden_files import GoldenSet, as_queries, complain, file_bytes
 from .judgements import GoldenQuery, Hit
 from .recordings import Spoken
 from .schema import read_json, read_text
+
+# %% ../nbs/32k_outside_sets.ipynb #ad5b2e28
+def _objects(
+    data: bytes, name: str, problems: list[str]
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    "Give the objects of a JSON Lines file with their lines."
+    empty = True
+    for number, line in enumerate(read_text(data).split("\n"), start=1):
+        if not line.strip():
+            continue
+        empty = False
+        try:
+            row = read_json(line.encode())
+        except Vid2ContextError as error:
+            problems.append(f"{name}:{number}: {error.message.rstrip('.')}")
+            continue
+        if isinstance(row, dict):
+            yield number, row
+        else:
+            problems.append(f"{name}:{number}: the line is no object")
+    if empty:
+        problems.append(f"{name}:1: the file holds no query")
+
+
+def _id(value: Any) -> str:
+    "Read an id, which may be a number."
+    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
+        raise TypeError(f"{value!r} is no id")
+    return str(value)
+
+
+def _seconds(value: Any) -> float:
+    "Read a time."
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{str(value)[:40]!r} is no time")
+    if not 0 <= value < 1e9:
+        raise ValueError(f"{str(value)[:40]} is no time in seconds")
+    return float(value)
 
 # %% ../nbs/32k_outside_sets.ipynb #ae199be9
 def highlights_truth(
@@ -71,14 +109,11 @@ def read_highlights(
     data, problems = file_bytes(path), list[str]()
     found: dict[str, dict[str, Any]] = {}
     lines: dict[str, int] = {}
-    for number, line in enumerate(read_text(data).split("\n"), start=1):
-        if not line.strip():
-            continue
-        row = read_json(line.encode())
+    for number, row in _objects(data, path.name, problems):
         try:
-            name, video = str(row["qid"]), str(row["vid"])
+            name, video = _id(row["qid"]), _id(row["vid"])
             moments = [
-                {"video_id": video, "start": float(a), "end": float(b)}
+                {"video_id": video, "start": _seconds(a), "end": _seconds(b)}
                 for a, b in row["relevant_windows"]
             ]
             query = {"query_id": name, "query": row["query"], "relevant": moments}
@@ -116,29 +151,31 @@ def load_external(
         file.stem: _speech(file, problems)
         for file in sorted((folder / "transcripts").glob("*.json"))
     }
-    numbered = [
-        (number, line)
-        for number, line in enumerate(read_text(data).split("\n"), start=1)
-        if line.strip()
-    ]
+    numbered = list(_objects(data, path.name, problems))
+    if sample is not None and sample < 1:
+        message = f"sample is {sample}, but must be 1 or more."
+        raise UsageError("invalid_sample", message, field="sample")
     if sample is not None and sample < len(numbered):
         kept = random.Random(seed).sample(range(len(numbered)), sample)
         numbered = [numbered[i] for i in sorted(kept)]
     rows, lines, widened = [], dict[str, int](), 0
-    for number, line in numbered:
-        row = read_json(line.encode())
-        name = row.get("query_id") if isinstance(row, dict) else None
+    for number, row in numbered:
+        name = row.get("query_id")
         where = f"{path.name}:{number}"
         if not isinstance(name, str) or name in lines:
             problems.append(f"{where}: query_id {name!r} is missing or there twice")
             continue
         lines[name] = number
         known = {k: v for k, v in row.items() if k in GoldenQuery.model_fields}
-        moments = [dict(m) for m in known.get("relevant") or ()]
+        given = known.get("relevant") or []
+        if not isinstance(given, list) or not all(isinstance(m, dict) for m in given):
+            problems.append(f"{where}: relevant is no list of moments")
+            continue
+        moments = [dict(m) for m in given]
         for moment in moments:
             widened += _widen(moment)
-            if moment.get("video_id") not in transcripts:
-                video = moment.get("video_id")
+            video = moment.get("video_id")
+            if not isinstance(video, str) or video not in transcripts:
                 problems.append(f"{where}: there is no transcript of {video!r}")
         rows.append({**known, "relevant": moments})
     queries, faults = as_queries(rows, name=path.name, lines=lines)
@@ -173,18 +210,28 @@ def _widen(moment: dict[str, Any]) -> bool:
 
 
 def _speech(file: Path, problems: list[str]) -> tuple[Spoken, ...]:
-    "Read one transcript."
+    "Read one transcript; each defect names the number of its item."
     try:
         rows = read_json(file.read_bytes())
-        spoken = [
-            Spoken(float(r["start"]), float(r["end"]), " ".join(str(r["text"]).split()))
-            for r in rows
-        ]
-    except (Vid2ContextError, KeyError, TypeError, ValueError) as error:
-        problems.append(f"{file.name}:1: no list of start, end and text ({error})")
+    except Vid2ContextError as error:
+        problems.append(f"{file.name}:1: {error.message.rstrip('.')}")
         return ()
-    kept = [replace(s, end_s=max(s.end_s, s.start_s)) for s in spoken if s.text]
-    return tuple(sorted(kept, key=lambda s: (s.start_s, s.end_s)))
+    if not isinstance(rows, list) or not rows:
+        problems.append(f"{file.name}:1: no list of start, end and text")
+        return ()
+    spoken = []
+    for number, row in enumerate(rows, 1):
+        try:
+            start, end = _seconds(row["start"]), _seconds(row["end"])
+            text = " ".join(str(row["text"]).split())
+            if end < start:
+                raise ValueError(f"it ends at {end:g} s, before its start")
+        except (KeyError, TypeError, ValueError) as error:
+            problems.append(f"{file.name}: item {number}: {error}")
+            continue
+        if text:
+            spoken.append(Spoken(start, end, text))
+    return tuple(sorted(spoken, key=lambda s: (s.start_s, s.end_s)))
 
 
 def _folder_digest(folder: Path, queries: bytes) -> str:

@@ -32,11 +32,17 @@ def index_transcripts(
     models: Models,  # The embedder counts; None gives words alone
     settings: Sync,  # Window length, overlap, batch
     language: str | None = "en",  # Of the speech, when the segments do not say
+    only: bool = False,  # Take out what else was put in so
 ) -> int:  # Windows made; raises UsageError `invalid_video_id`
     "Put timed transcripts into a library."
     made = 0
     with open_writer(home, create=True) as writer:
         check_models(writer, models)
+        if only:
+            sql = "SELECT video_id FROM packages WHERE source = ?"
+            held = [name for (name,) in writer.db.execute(sql, [SOURCE]).fetchall()]
+            for video_id in sorted(set(held) - set(transcripts)):
+                writer.delete(SOURCE, video_id)
         bar = tqdm(transcripts.items(), desc="transcripts", disable=None)
         for video_id, spoken in bar:
             if not is_video_id(video_id):
