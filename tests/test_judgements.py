@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vid2context.core import Span, UsageError, Vid2ContextError
-from vid2context.golden_files import read_trec
+from vid2context.golden_files import load_golden, read_trec
 from vid2context.judgements import (
     GoldenQuery,
     Hit,
@@ -311,3 +311,32 @@ def test_a_copy_never_takes_the_id_of_a_truth() -> None:
     assert run["q"] == ["s:v#10000-20000", "s:v#12000-18000~2"]
     assert qrels["q"]["s:v#12000-18000"] == 2
     assert qrels["q"]["s:v#12000-18000~2"] == 0
+
+
+RIGHT = {"video_id": "v", "start": 1.0, "end": 9.0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"judged": [RIGHT]}, "grade: needs its grade"),
+        ({"judged": [RIGHT | {"grad": 0}]}, "grad: is no key; write 'grade'"),
+        ({"relevent": []}, "relevent: is no key; write 'relevant'"),
+        ({"relevant": [RIGHT | {"grade": True}]}, "grade: is 0, 1, 2 or 3"),
+        ({"relevant": [RIGHT | {"grade": 0}]}, "grade: is 1, 2 or 3"),
+        ({"relevant": [RIGHT, RIGHT]}, "start: is there twice"),
+        ({"relevant": [RIGHT | {"end": 10**400, "start": 0.5}]}, "beyond any video"),
+    ],
+)
+def test_rows_that_would_change_a_score_in_silence_are_refused(
+    tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    (tmp_path / "g.jsonl").write_bytes(row(**changes))
+    with pytest.raises(Vid2ContextError) as error:
+        load_golden(tmp_path / "g.jsonl")
+    assert said in error.value.message and "g.jsonl:1" in error.value.message
+
+
+def test_other_keys_pass(tmp_path: Path) -> None:
+    (tmp_path / "g.jsonl").write_bytes(row(annotator="ana", source_url="x"))
+    assert len(load_golden(tmp_path / "g.jsonl").queries) == 1

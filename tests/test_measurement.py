@@ -612,9 +612,7 @@ def test_a_sample_holds_a_query(tmp_path, sample) -> None:
             "'0' is no time",
         ),
         (
-            '{"qid": 1, "vid": "v", "query": "x", "relevant_windows": [[0, 9]]}'.replace(
-                "9", "9" * 400
-            ),
+            '{"qid": 1, "vid": "v", "query": "x", "relevant_windows": [[0, 1e300]]}',
             "is no time in seconds",
         ),
     ],

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, ClassVar, Literal
 from urllib.parse import quote, unquote
 
@@ -32,6 +33,7 @@ Kind = Literal[
     "no_answer",
 ]
 RIGHT = 2
+_LATEST_S = 1e9
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
@@ -55,11 +57,16 @@ class JudgedMoment(Shape):
         raw: dict[str, Any],  # One moment of a golden query
     ) -> Iterator[Problem]:  # Located in the object; never raises
         "Find a moment that ends before it lasted a second."
+        yield from _misspelt(raw, cls.model_fields)
+        if isinstance(raw.get("grade"), bool):
+            yield Problem("grade_invalid", "is 0, 1, 2 or 3", "grade")
         start, end = raw.get("start"), raw.get("end")
         if isinstance(start, int | float) and isinstance(end, int | float):
             if start < 0:
                 yield Problem("span_invalid", "a moment starts at 0 or later", "start")
-            if not end - start >= 1:
+            if end > _LATEST_S:
+                yield Problem("span_invalid", "lies beyond any video", "end")
+            elif not end - start >= 1:
                 yield Problem("span_invalid", "a moment lasts at least 1 s", "end")
 
 
@@ -98,6 +105,7 @@ class GoldenQuery(Shape):
             name = raw.get(key)
             if name and isinstance(name, str) and not _NAME.fullmatch(name):
                 yield Problem("id_invalid", "needs letters, digits and . _ -", key)
+        yield from _misspelt(raw, cls.model_fields)
         relevant, kind = raw.get("relevant"), raw.get("kind")
         if relevant is None:
             yield Problem(
@@ -108,11 +116,33 @@ class GoldenQuery(Shape):
             yield Problem("relevant_invalid", text, "relevant")
         for key in ("relevant", "must_not", "judged"):
             moments = raw.get(key)
+            known = list[tuple[Any, ...]]()
             for i, moment in enumerate(moments if isinstance(moments, list) else ()):
                 if isinstance(moment, dict):
-                    for problem in JudgedMoment.cross_check(moment):
+                    found = [*JudgedMoment.cross_check(moment), *_by_role(key, moment)]
+                    place = tuple(moment.get(n) for n in ("video_id", "start", "end"))
+                    if place in known:
+                        found.append(Problem("moment_twice", "is there twice", "start"))
+                    known.append(place)
+                    for problem in found:
                         where = f"{key}[{i}].{problem.field}"
                         yield Problem(problem.code, problem.message, where)
+
+
+def _misspelt(raw: Mapping[str, Any], known: Iterable[str]) -> Iterator[Problem]:
+    "Find keys that are nearly one of ours; others pass."
+    for key in raw:
+        if key not in known and (near := get_close_matches(key, known, 1, 0.8)):
+            yield Problem("key_unknown", f"is no key; write {near[0]!r}", key)
+
+
+def _by_role(role: str, moment: Mapping[str, Any]) -> Iterator[Problem]:
+    "Hold a grade against what its moment is judged to be."
+    if role == "judged" and "grade" not in moment:
+        yield Problem("grade_missing", "needs its grade", "grade")
+    if role == "relevant" and moment.get("grade") == 0:
+        text = "is 1, 2 or 3; a moment of grade 0 belongs under `judged`"
+        yield Problem("grade_invalid", text, "grade")
 
 # %% ../nbs/29_judgements.ipynb #ce9feba0
 def read_golden(
