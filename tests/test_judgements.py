@@ -340,3 +340,9 @@ def test_rows_that_would_change_a_score_in_silence_are_refused(
 def test_other_keys_pass(tmp_path: Path) -> None:
     (tmp_path / "g.jsonl").write_bytes(row(annotator="ana", source_url="x"))
     assert len(load_golden(tmp_path / "g.jsonl").queries) == 1
+
+
+def test_a_file_in_another_encoding_is_named(tmp_path: Path) -> None:
+    (tmp_path / "g.jsonl").write_bytes(row(query="über").decode().encode("utf-16"))
+    with pytest.raises(Vid2ContextError, match=r"g.jsonl: The file is not UTF-8"):
+        load_golden(tmp_path / "g.jsonl")

@@ -279,7 +279,8 @@ def test_a_missing_video_is_named_by_file_and_line(golden) -> None:
     assert error.value.code == "video_missing"
     assert error.value.message == (
         "1 of 4 videos is not in this library "
-        "(first: talks.jsonl:3: 'tides'); is --home right?"
+        "(talks.jsonl:3: 'tides'); "
+        "is --home right, and does --ids name the clips?"
     )
 
 
@@ -287,7 +288,7 @@ def test_many_missing_videos_are_one_sentence(golden) -> None:
     with pytest.raises(Vid2ContextError) as error:
         check_videos(golden, {"bread"})
     assert "3 of 4 videos are not" in error.value.message
-    assert error.value.message.count("talks.jsonl:") == 1
+    assert error.value.message.count("talks.jsonl:") == 3
 
 
 @pytest.mark.parametrize(

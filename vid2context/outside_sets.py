@@ -14,10 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from .core import UsageError, Vid2ContextError, canonical_json, sha256_bytes
-from .golden_files import GoldenSet, as_queries, complain, file_bytes
+from vid2context.golden_files import (
+    GoldenSet,
+    as_queries,
+    complain,
+    file_bytes,
+    lines_of,
+)
 from .judgements import GoldenQuery, Hit
 from .recordings import Spoken
-from .schema import read_json, read_text
+from .schema import read_json
 
 # %% ../nbs/32k_outside_sets.ipynb #ad5b2e28
 def _objects(
@@ -25,7 +31,7 @@ def _objects(
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     "Give the objects of a JSON Lines file with their lines."
     empty = True
-    for number, line in enumerate(read_text(data).split("\n"), start=1):
+    for number, line in enumerate(lines_of(data, name), start=1):
         if not line.strip():
             continue
         empty = False
