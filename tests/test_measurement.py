@@ -8,9 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from library_kit import WordModel
 
+from vid2context.abstention import abstention_row
 from vid2context.catalog import Catalog
 from vid2context.core import Span, UsageError, Vid2ContextError, install_hint
 from vid2context.experiments import evaluate
@@ -30,6 +32,7 @@ from vid2context.retrieval import Retriever
 from vid2context.run_files import StoredRun, make_manifest, read_run, write_run
 from vid2context.scoring import score_answers, summarise, tidy
 from vid2context.service import Service
+from vid2context.significance import sign_test
 from vid2context.stored_lists import (
     collect_lists,
     read_lists,
@@ -634,3 +637,40 @@ def test_a_transcript_that_left_its_set_is_not_searched(tmp_path) -> None:
     with Catalog.open(tmp_path / "h") as catalog:
         held = {package.video_id for package in catalog.packages()}
     assert held == set(spoken)
+
+
+def test_what_cannot_be_counted_is_missing(golden) -> None:
+    def answer(verdict: str) -> Answer:
+        return Answer((), (), verdict, 0.0, 0.0, {}, ())
+
+    none = golden.queries[0].model_copy(
+        update={"query_id": "n1", "need": "n1", "kind": "no_answer", "relevant": ()}
+    )
+    alone = replace(golden, queries=(none,))
+    row_ = abstention_row({"n1": answer("low")}, alone, seed=1)
+    assert row_["wrong answers"].startswith("0 of 1")
+    assert row_["wrong, threshold of other folds"] == "–"
+    assert row_["needless silence"] == row_["AUROC"] == "–"
+    both = replace(golden, queries=(none, golden.queries[0]))
+    mute = {"n1": answer("uncalibrated"), "q1": answer("uncalibrated")}
+    assert set(abstention_row(mute, both, seed=1).values()) == {"–"}
+
+
+def test_averages_of_one_need_and_of_no_kind(golden) -> None:
+    hits = (Hit("s", golden.queries[0].relevant[0].video_id, Span(0.0, 9.0)),)
+    answers = {"q1": Answer(hits, (1.0,), "low", 1.0, 1.0, {}, ({},))}
+    one = replace(
+        golden, queries=(golden.queries[0].model_copy(update={"kind": None}),)
+    )
+    frame = tidy({"a": answers}, one)
+    told = summarise(frame, by=("kind",), seed=1).to_dict("records")
+    assert {row_["n"] for row_ in told} == {1}
+    assert all(row_["low"] != row_["low"] for row_ in told)
+    silent = tidy({"a": {"q1": Answer((), (), "low", 0.0, 0.0, {}, ())}}, one)
+    assert "Judged@10" not in set(silent["measure"])
+    assert summarise(silent.iloc[:0], seed=1).empty
+
+
+def test_a_difference_that_is_no_number_is_not_significant() -> None:
+    with pytest.raises(UsageError, match="no number"):
+        sign_test(np.array([float("nan"), 1.0, 1.0]), seed=1)

@@ -33,10 +33,9 @@ def weigh_abstention(
     answers: Mapping[str, Answer],  # Query id → answer
     golden: GoldenSet,  # With queries that have no answer
 ) -> Silence:  # Mistakes of the verdict, and how well confidence ranks
-    "Count both errors of the verdict, near misses apart."
-    told = {name: answer.verdict for name, answer in answers.items()}
-    verdicts = {n: "low" if v == "uncalibrated" else v for n, v in told.items()}
-    queries = [q for q in golden.queries if q.query_id in answers]
+    "Count both errors, near misses apart; an uncalibrated verdict says nothing."
+    queries = _calibrated(answers, golden)
+    told = {q.query_id: answers[q.query_id].verdict for q in queries}
     near = [q for q in queries if not q.right and q.must_not]
     plain = [q for q in queries if q.right or not q.must_not]
 
@@ -46,8 +45,8 @@ def weigh_abstention(
         return auroc(sure, none)
 
     return Silence(
-        count_abstention(verdicts, plain),
-        count_abstention(verdicts, near),
+        count_abstention(told, plain),
+        count_abstention(told, near),
         ranked(plain),
         ranked(near),
     )
@@ -61,7 +60,7 @@ def abstention_row(
     needless: float = 0.05,  # 0–1, share of answerable queries that may be silenced
 ) -> dict[str, Any]:  # Shares as `k of n [low, high]`; `–` where nothing can be counted
     "Say how well verdict and confidence tell what has no answer."
-    queries = [q for q in golden.queries if q.query_id in answers]
+    queries = _calibrated(answers, golden)
     told = weigh_abstention(answers, golden)
     sure = {name: answer.confidence for name, answer in answers.items()}
     plain = [q for q in queries if q.right or not q.must_not]
@@ -92,7 +91,7 @@ def fitted_threshold(
     needs = sorted({query.need for query in queries})
     order = np.random.default_rng(seed).permutation(len(needs))
     fold = {needs[i]: place % folds for place, i in enumerate(order)}
-    wrong = silent = 0
+    wrong = silent = none = some = 0
     for held in range(folds):
         rest = [
             confidence[q.query_id] for q in queries if q.right and fold[q.need] != held
@@ -103,10 +102,17 @@ def fitted_threshold(
         here = [q for q in queries if fold[q.need] == held]
         wrong += sum(not q.right and confidence[q.query_id] >= least for q in here)
         silent += sum(bool(q.right) and confidence[q.query_id] < least for q in here)
-    answerable = sum(bool(query.right) for query in queries)
-    return (wrong, len(queries) - answerable), (silent, answerable)
+        none += sum(not q.right for q in here)
+        some += sum(bool(q.right) for q in here)
+    return (wrong, none), (silent, some)
 
 # %% ../nbs/32m_abstention.ipynb #3defa711
+def _calibrated(answers: Mapping[str, Answer], golden: GoldenSet) -> list[GoldenQuery]:
+    "Give the queries whose verdict says something."
+    told = {n for n, answer in answers.items() if answer.verdict != "uncalibrated"}
+    return [query for query in golden.queries if query.query_id in told]
+
+
 def _area(value: float) -> str:
     return "–" if math.isnan(value) else f"{value:.3f}"
 

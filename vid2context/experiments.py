@@ -189,6 +189,9 @@ def compare_folders(
     if len(named) < len(runs):
         message = "Two folders hold runs of one name; name each once."
         raise UsageError("too_few_runs", message, field="runs")
+    if not asked.answerable:
+        message = f"No query of {asked.file} has an answer, so no ranking is scored."
+        raise UsageError("nothing_to_score", message, field="golden")
     frame = tidy(named, asked)
     found = compare_runs(frame, baseline=runs[0].name, measures=measures, seed=seed)
     return RunComparison(frame, runs[0].name, found, seed)

@@ -24,7 +24,7 @@ from .outside_sets import load_external
 from .pipeline import Library
 from .requests import Receipt
 from .run_files import check_run_name
-from .scoring import HEADLINE, summarise
+from .scoring import HEADLINE, summarise, summarise_forms
 from .transcript_libraries import index_transcripts
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class MeasurementRequests:
         runs: Path = RUNS,  # Folder of runs
         ids: Path | None = None,  # JSON of name → video id; None: as `find_ids`
         sample: int | None = None,  # So many queries of an outside set; None: all
-    ) -> Receipt:  # Keys `golden`, `run`, `measures`, `kinds`, `abstention`, `path`
+    ) -> Receipt:  # `golden`, `run`, `measures`, `kinds`, `forms`, `abstention`, `path`
         "Ask a library every query of a golden set, and score the answers."
         need_measures()
         name = check_run_name(run or "evaluation")
@@ -78,6 +78,7 @@ class MeasurementRequests:
             "run": run,
             "measures": _averages(done.frame, "run", done.seed),
             "kinds": _averages(done.frame, "kind", done.seed),
+            "forms": _rows(summarise_forms(done.frame, seed=done.seed)),
             "abstention": done.abstention(),
             "digest": done.run.manifest["digest"],
             "path": str(done.write(runs).absolute()) if run else None,
@@ -151,12 +152,16 @@ def _usable(folder: Path) -> None:
 
 
 def _averages(frame: DataFrame, by: str, seed: int) -> list[dict[str, Any]]:
-    "Give averages as JSON: null for what cannot be computed."
-    rows = summarise(frame, by=(by,), measures=HEADLINE, seed=seed).to_dict("records")
+    "Average the measures of a short table."
+    return _rows(summarise(frame, by=(by,), measures=HEADLINE, seed=seed))
+
+
+def _rows(summary: DataFrame) -> list[dict[str, Any]]:
+    "Write a table as JSON: null for what is missing."
     return [
         {
             str(key): None if isinstance(value, float) and math.isnan(value) else value
             for key, value in row.items()
         }
-        for row in rows
+        for row in summary.to_dict("records")
     ]

@@ -45,8 +45,11 @@ def sign_test(
     *,
     seed: int,  # Of the draws; it belongs into the manifest
     draws: int = DRAWS,  # Random sign assignments
-) -> float:  # Two-sided p, 1/(draws + 1) … 1
+) -> float:  # Two-sided p, 1/(draws + 1) … 1; raises UsageError `invalid_scores`
     "Test by randomization of signs whether a mean difference is luck (Fisher, 1935)."
+    if not np.isfinite(deltas).all():
+        message = "A difference is no number; leave out needs that were not scored."
+        raise UsageError("invalid_scores", message)
     rng = np.random.default_rng(seed)
     seen, extreme = abs(deltas.sum()), 0
     for start in range(0, draws, 1000):
