@@ -284,6 +284,12 @@ MEASURE_WORDS = {
     "R1@IoU0.5": "first hit, IoU ≥ 0.5",
     "R1@IoU0.7": "first hit, IoU ≥ 0.7",
     "mAP[all]": "mean average precision over IoU",
+    "mAP[short]": "the same, truths to 10 s",
+    "mAP[middle]": "the same, truths to 30 s",
+    "mAP[long]": "the same, longer truths",
+    "Success(rel=2)@1": "right moment first",
+    "Judged@10": "judged among ten",
+    "must-not@5": "traps among five",
     "hit@1±5s": "first starts within 5 s",
     "hit@5±5s": "one of five starts within 5 s",
 }  # Measure → what a table for readers calls it
