@@ -674,3 +674,42 @@ def test_averages_of_one_need_and_of_no_kind(golden) -> None:
 def test_a_difference_that_is_no_number_is_not_significant() -> None:
     with pytest.raises(UsageError, match="no number"):
         sign_test(np.array([float("nan"), 1.0, 1.0]), seed=1)
+
+
+def test_a_decision_after_a_broken_row_is_kept(tmp_path) -> None:
+    path = tmp_path / "d.jsonl"
+    one = Decision("q1", "s:v#0-9000", 3, "Ana", 1.0)
+    append_decision(path, one)
+    path.write_bytes(path.read_bytes() + b'{"query_id": "q1", "do')
+    append_decision(path, replace(one, docid="s:v#9000-18000"))
+    lines = path.read_text().splitlines()
+    assert len(lines) == 3 and json.loads(lines[2])["docid"] == "s:v#9000-18000"
+    with pytest.raises(Vid2ContextError, match=r"d.jsonl:2: no JSON object; delete"):
+        read_decisions(path)
+    path.write_text("\n".join([lines[0], lines[2]]))
+    assert len(read_decisions(path)) == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"query_id": ["q1"]},
+        {"query_id": "q 1"},
+        {"seconds": True},
+        {"seconds": float("inf")},
+        {"docid": f"s:v#{'9' * 5000}-1"},
+        {"grade": True},
+    ],
+)
+def test_odd_decisions_are_named(tmp_path, change) -> None:
+    row_ = {"query_id": "q1", "docid": "s:v#0-9000", "grade": 3}
+    row_ |= {"assessor": "Ana", "seconds": 1.0} | change
+    (tmp_path / "d.jsonl").write_text(json.dumps(row_))
+    with pytest.raises(Vid2ContextError, match=r"d.jsonl:1: "):
+        read_decisions(tmp_path / "d.jsonl")
+
+
+def test_deep_nesting_in_decisions_is_named(tmp_path) -> None:
+    (tmp_path / "d.jsonl").write_text("[" * 100_000)
+    with pytest.raises(Vid2ContextError, match=r"d.jsonl:1: "):
+        read_decisions(tmp_path / "d.jsonl")

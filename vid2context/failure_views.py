@@ -76,8 +76,11 @@ def _row(hit: CardHit) -> Markup:
     kind = "good" if hit.is_right else "bad"
     order = sorted(hit.lists.items(), key=lambda one: (-one[1][1], one[0]))
     chips = (
-        chip(f"{name.replace('_', ' ')} #{rank}", colour=COLOURS.get(name, ""))
-        for name, (rank, _) in order
+        chip(
+            f"{name.replace('_', ' ')} #{rank} · {share:.4f}",
+            colour=COLOURS.get(name, ""),
+        )
+        for name, (rank, share) in order
     )
     return tag(
         "tr",

@@ -106,8 +106,11 @@ def append_decision(
     complain(problems, "decision_invalid")
     path.parent.mkdir(parents=True, exist_ok=True)
     line = canonical_json(asdict(decision)) + b"\n"
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
     try:
+        size = os.fstat(handle).st_size
+        if size and os.pread(handle, 1, size - 1) != b"\n":
+            line = b"\n" + line  # A row that was cut off keeps its own line
         os.write(handle, line)
         os.fsync(handle)
     finally:
@@ -128,8 +131,8 @@ def read_decisions(
             continue
         try:
             row = json.loads(line)
-        except ValueError:
-            problems.append(f"{path.name}:{number}: no JSON object")
+        except (ValueError, RecursionError):
+            problems.append(f"{path.name}:{number}: no JSON object; delete the line")
             continue
         faults = _faults(row, path.name, number)
         problems += faults
@@ -161,12 +164,17 @@ def _faults(row: object, name: str, number: int) -> list[str]:
         found.append(f"{where}: grade {row['grade']!r} is not 0, 1, 2 or 3")
     if not isinstance(row["assessor"], str) or not row["assessor"].strip():
         found.append(f"{where}: assessor is empty")
-    if not isinstance(row["seconds"], int | float) or not row["seconds"] >= 0:
-        found.append(f"{where}: seconds {row['seconds']!r} is no time")
+    seconds = row["seconds"]
+    plain = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not plain or not 0 <= seconds < 1e9:
+        found.append(f"{where}: seconds {str(seconds)[:40]!r} is no time")
+    query = row["query_id"]
+    if not isinstance(query, str) or not query or any(c.isspace() for c in query):
+        found.append(f"{where}: query_id {str(query)[:40]!r} is no id")
     try:
-        parse_moment_id(str(row["docid"]))
-    except Vid2ContextError as error:
-        found.append(f"{where}: {error.message}")
+        parse_moment_id(str(row["docid"])[:2000])
+    except (Vid2ContextError, ValueError) as error:
+        found.append(f"{where}: {str(error)[:200]}")
     return found
 
 # %% ../nbs/32h_pools.ipynb #f4bf22b5
