@@ -88,7 +88,7 @@ def escape_markdown(
     text: str,  # Untrusted
 ) -> str:  # One line in which nothing is markup
     "Escape a text for one line of Markdown."
-    return re.sub(r"([\\`*_\[\]()<>#|!])", r"\\\1", one_line(text))
+    return re.sub(r"([\\`*_\[\]()<>#|!$])", r"\\\1", one_line(text))
 
 
 def fence(

@@ -175,7 +175,7 @@ function safe(link) {
 }
 
 function cite(title, moment) {
-  const plain = title.replace(/\s+/g, " ").trim().replace(/[\\`*_[\]()<>#|!]/g, "\\$&");
+  const plain = title.replace(/\s+/g, " ").trim().replace(/[\\`*_[\]()<>#|!$]/g, "\\$&");
   const words = `${plain} @ ${label(moment.start_s)}`;
   const link = safe(moment.link);
   const escaped = link && link.replace(/[()<> ]/g, (c) => `%${c.charCodeAt(0).toString(16)}`);
