@@ -343,7 +343,7 @@ def test_the_sdk_is_asked_for_by_name_when_it_is_missing(monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(Vid2ContextError, match=r"vid2context\[llm\]"):
+    with pytest.raises(Vid2ContextError, match=r"\[llm\]"):
         llm._sdk()
 
 

@@ -22,7 +22,7 @@ from vid2context.grids import code_digest, grid, run_grid, tune
 from vid2context.indexes import open_indexes
 from vid2context.ingest import Models
 from vid2context.judgements import GoldenQuery, Hit
-from vid2context.latency import percentile
+from vid2context.latency import latency_row, percentile, percentile_interval
 from vid2context.options import Retrieval, Settings, Sync, Transcript
 from vid2context.outside_sets import load_external, read_highlights
 from vid2context.pools import Decision, append_decision, make_pool, read_decisions
@@ -432,8 +432,13 @@ def test_an_outside_set_with_a_hole_is_named(tmp_path) -> None:
 def test_percentiles_are_values_that_were_measured() -> None:
     values = [float(v) for v in range(1, 21)]
     assert (percentile(values, 0.95), percentile(values, 0.5)) == (19.0, 10.0)
-    with pytest.raises(UsageError):
-        percentile([], 0.5)
+    for ask in (
+        lambda: percentile([], 0.5),
+        lambda: percentile_interval([], 0.5, seed=1),
+        lambda: latency_row([]),
+    ):
+        with pytest.raises(UsageError, match="There is no timing"):
+            ask()
 
 
 def test_the_outside_set_is_read_whole(real_data) -> None:

@@ -62,8 +62,10 @@ def percentile_interval(
     *,
     seed: int,  # Of the resamples
     draws: int = 2000,  # Resamples
-) -> tuple[float, float]:  # 95 %
+) -> tuple[float, float]:  # 95 %; raises UsageError `no_timings`
     "Bound a percentile by resampling the timings."
+    if not len(values):
+        raise UsageError("no_timings", "There is no timing to bound a percentile of.")
     rng, ordered = np.random.default_rng(seed), np.sort(np.asarray(values, float))
     rank = max(0, math.ceil(share * len(ordered)) - 1)
     picked = rng.integers(0, len(ordered), (draws, len(ordered)))
@@ -74,10 +76,11 @@ def percentile_interval(
 
 def latency_row(
     values: Sequence[float],  # Milliseconds
-) -> dict[str, Any]:  # p50, p95, then p99 or max, n
+) -> dict[str, Any]:  # p50, p95, then p99 or max, n; raises UsageError `no_timings`
     "Describe timings as a report prints them."
-    last = percentile(values, 0.99) if len(values) >= LEAST_FOR_P99 else max(values)
-    name = "p99" if len(values) >= LEAST_FOR_P99 else "max"
+    many = len(values) >= LEAST_FOR_P99
+    last = percentile(values, 0.99 if many else 1.0)
+    name = "p99" if many else "max"
     return {
         "p50 ms": round(percentile(values, 0.5), 2),
         "p95 ms": round(percentile(values, 0.95), 2),
