@@ -6,6 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vid2context.agreement import agreement, kappa
+from vid2context.core import UsageError
+from vid2context.glimpses import Glimpse
+from vid2context.judging import Judging
+from vid2context.pools import PoolEntry, read_decisions
 
 PAIRS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=40)
 
@@ -60,3 +64,24 @@ def test_the_same_seed_gives_the_same_interval():
     }
     told = [agreement(grades, first="a", second="b", draws=500) for _ in range(2)]
     assert told[0] == told[1]
+
+
+def test_nobody_is_compared_with_themselves():
+    with pytest.raises(UsageError, match="needs two assessors"):
+        agreement({"a": {("q", "d"): 3}}, first="a", second="a")
+
+
+def test_the_last_grade_can_be_given_again_when_it_was_not_written(tmp_path):
+    def look(entry):
+        return Glimpse(entry.docid, "v", 0.0, 9.0, "", (), (), ())
+
+    entry = PoolEntry("q1", "x", "s:v#0-9000", "v", 0.0, 9.0)
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    ana = Judging([entry], path=tmp_path / "d.jsonl", assessor="ana", look=look)
+    ana.path = blocked / "d.jsonl"
+    with pytest.raises(OSError):
+        ana.grade(3)
+    ana.path = tmp_path / "d.jsonl"
+    ana.grade(3)
+    assert [one.grade for one in read_decisions(tmp_path / "d.jsonl")] == [3]

@@ -521,6 +521,15 @@ def test_a_manifest_says_no_place(golden) -> None:
     assert manifest["data"]["licence"] is None
 
 
+def test_a_part_of_a_set_has_scores_of_its_own(stored, golden, tmp_path) -> None:
+    lines = [Configuration("g")]
+    whole = run_grid(stored, golden, lines, workers=1, cache=tmp_path)
+    few = replace(golden, queries=golden.queries[:2])
+    part = run_grid(stored, few, lines, workers=1, cache=tmp_path)
+    assert set(part["query_id"]) == {"q1", "q2"} < set(whole["query_id"])
+    assert part.equals(run_grid(stored, few, lines, workers=1))
+
+
 def test_damaged_scores_are_made_again(stored, golden, tmp_path) -> None:
     lines = grid(Configuration("g"), {"k": (5.0, 60.0)})
     first = run_grid(stored, golden, lines, workers=1, cache=tmp_path)
@@ -594,6 +603,8 @@ ASKED = {"query_id": "q", "query": "x", "relevant": [moment("v", 0, 9)]}
         ([{**SAID[0], "start": "nan"}], ASKED, "v.json: item 1: 'nan' is no time"),
         ([{**SAID[0], "end": 10**400}], ASKED, "v.json: item 1: 1000"),
         ([{**SAID[0], "start": 20}], ASKED, "v.json: item 1: it ends at 9 s"),
+        ([{**SAID[0], "text": None}], ASKED, "v.json: item 1: 'None' is no text"),
+        (SAID, ASKED | {"relevant": [moment("v", 10**400, 9.5)]}, "queries.jsonl:1"),
     ],
 )
 def test_what_is_wrong_with_an_outside_set_is_named(
@@ -703,6 +714,7 @@ def test_a_decision_after_a_broken_row_is_kept(tmp_path) -> None:
         {"seconds": True},
         {"seconds": float("inf")},
         {"docid": f"s:v#{'9' * 5000}-1"},
+        {"docid": f"s:v#0-{'9' * 5000}"},
         {"grade": True},
     ],
 )

@@ -115,8 +115,11 @@ def agreement(
     second: str,  # Name of another
     draws: int = 10_000,  # Of the bootstrap, >= 1
     seed: int = 0,  # Of the bootstrap
-) -> Agreement:  # Raises UsageError `assessor_unknown`
+) -> Agreement:  # Raises UsageError `assessor_unknown`, `assessor_twice`
     "Compare two assessors on what both graded."
+    if first == second:
+        message = f"{first[:60]!r} is named twice; agreement needs two assessors."
+        raise UsageError("assessor_twice", message, field="assessor")
     for name in (first, second):
         if name not in grades:
             known = ", ".join(sorted(grades)) or "nobody"

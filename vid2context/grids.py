@@ -100,7 +100,8 @@ def run_grid(
         message = f"Two configurations are named {twins[0]!r}."
         raise UsageError("invalid_configuration", message, field="name")
     _check_swaps(stored, configurations)
-    base = canonical_json([stored.digest, golden.sha256, METRICS, code_digest()])
+    asked = [query.model_dump(mode="json") for query in golden.queries]
+    base = canonical_json([stored.digest, asked, METRICS, code_digest()])
     keys = {
         one.name: sha256_bytes(base + one.fingerprint.encode())
         for one in configurations

@@ -64,8 +64,9 @@ class JudgedMoment(Shape):
         if isinstance(start, int | float) and isinstance(end, int | float):
             if start < 0:
                 yield Problem("span_invalid", "a moment starts at 0 or later", "start")
-            if end > _LATEST_S:
-                yield Problem("span_invalid", "lies beyond any video", "end")
+            late = [n for n, at in (("start", start), ("end", end)) if at > _LATEST_S]
+            if late:
+                yield Problem("span_invalid", "lies beyond any video", late[0])
             elif not end - start >= 1:
                 yield Problem("span_invalid", "a moment lasts at least 1 s", "end")
 

@@ -145,10 +145,10 @@ class Judging(View):
         grade: int,  # 0 to 3
     ) -> None:
         "Grade the entry in front; the answer before it is written."
+        self.flush()
         entry = self.entry
         if entry is None:
             return
-        self.flush()
         seconds = round(self._clock() - self._since, 1)
         self.pending = Decision(
             entry.query_id, entry.docid, grade, self.assessor, seconds

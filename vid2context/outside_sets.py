@@ -229,7 +229,9 @@ def _speech(file: Path, problems: list[str]) -> tuple[Spoken, ...]:
     for number, row in enumerate(rows, 1):
         try:
             start, end = _seconds(row["start"]), _seconds(row["end"])
-            text = " ".join(str(row["text"]).split())
+            if not isinstance(row["text"], str):
+                raise TypeError(f"{str(row['text'])[:40]!r} is no text")
+            text = " ".join(row["text"].split())
             if end < start:
                 raise ValueError(f"it ends at {end:g} s, before its start")
         except (KeyError, TypeError, ValueError) as error:

@@ -173,7 +173,7 @@ def _faults(row: object, name: str, number: int) -> list[str]:
         found.append(f"{where}: query_id {str(query)[:40]!r} is no id")
     try:
         parse_moment_id(str(row["docid"])[:2000])
-    except (Vid2ContextError, ValueError) as error:
+    except (Vid2ContextError, ValueError, OverflowError) as error:
         found.append(f"{where}: {str(error)[:200]}")
     return found
 
